@@ -1,0 +1,116 @@
+"""Gradient descent on the examples of a prompt, and GD++, which moves the covariates as well.
+
+Both minimise R(w) = (1/2n) sum_i (<w, x_i> - y_i)^2 from w = 0 and are written as a reader of the
+papers would write them: in the space of examples, not of Gram matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.learner import prefix_predictions
+from innerloop.prompt import Prompt
+
+Preconditioner = float | Float[Tensor, "d d"]
+"""The A in w <- w - A grad R(w); a number is a step size, A = step_size I."""
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """w <- w - A_l grad R(w), one preconditioner or step size for every step."""
+
+    preconditioners: Sequence[Preconditioner]
+
+    def __post_init__(self) -> None:
+        _require_steps(self.preconditioners)
+
+    @classmethod
+    def repeated(cls, preconditioner: Preconditioner, steps: int) -> GradientDescent:
+        """The same step, `steps` times."""
+        return cls([preconditioner] * steps)
+
+    def iterates(self, prompt: Prompt) -> Float[Tensor, "batch steps+1 d"]:
+        """w_0 = 0, w_1, ..., the last of which predicts."""
+        w = torch.zeros_like(prompt.x_query)
+        path = [w]
+        for preconditioner in self.preconditioners:
+            residual = (prompt.x @ w.unsqueeze(-1)).squeeze(-1) - prompt.y  # [batch, n]
+            gradient = torch.einsum("bnd,bn->bd", prompt.x, residual) / max(prompt.n, 1)
+            w = w - _times(preconditioner, gradient)
+            path.append(w)
+        return torch.stack(path, dim=1)
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+        return (self.iterates(prompt)[:, -1] * prompt.x_query).sum(-1)
+
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+        return prefix_predictions(self, prompt)
+
+
+@dataclass(frozen=True)
+class GDPlusPlus:
+    """Gradient steps between which the covariates, too, are transformed (Ahn 2023, Theorem 5).
+
+    At step l every covariate x, of an example or of the query, and every example's label change by
+
+        prediction <- prediction + x_q^T A_l m,     y_i <- y_i - x_i^T A_l m,
+        x <- x - B_l S A_l^T x,
+
+    with S = (1/n) sum_i x_i x_i^T and m = (1/n) sum_i y_i x_i of the covariates and labels as
+    they now are. With B_l = 0 it is gradient descent; with A_l, B_l scalar it is the GD++ of
+    von Oswald 2022, which improves the conditioning of S from step to step.
+    """
+
+    preconditioners: Sequence[Preconditioner]
+    transforms: Sequence[Preconditioner]
+    """B_l; the last one changes no prediction and may be 0."""
+
+    def __post_init__(self) -> None:
+        _require_steps(self.preconditioners)
+        if len(self.transforms) != len(self.preconditioners):
+            raise ValueError(
+                f"transforms must be one per step, {len(self.preconditioners)} in all, "
+                f"got {len(self.transforms)}"
+            )
+
+    def predictions(self, prompt: Prompt) -> Float[Tensor, "batch steps+1"]:
+        """The prediction before the first step (0), after it, and so on."""
+        x = torch.cat([prompt.x, prompt.x_query.unsqueeze(1)], dim=1)  # [batch, n + 1, d]
+        labels = torch.cat([prompt.y, torch.zeros_like(prompt.y_query).unsqueeze(1)], dim=1)
+        path = [-labels[:, -1]]
+        n = prompt.n
+        for preconditioner, transform in zip(self.preconditioners, self.transforms, strict=True):
+            m = torch.einsum("bnd,bn->bd", x[:, :n], labels[:, :n]) / max(n, 1)
+            s = x[:, :n].mT @ x[:, :n] / max(n, 1)  # [batch, d, d]
+            labels = labels - (x @ _times(preconditioner, m).unsqueeze(-1)).squeeze(-1)
+            transposed = preconditioner.mT if isinstance(preconditioner, Tensor) else preconditioner
+            x = x - _times(transform, _times(transposed, x) @ s)
+            path.append(-labels[:, -1])
+        return torch.stack(path, dim=1)
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+        return self.predictions(prompt)[:, -1]
+
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+        return prefix_predictions(self, prompt)
+
+
+def _times(matrix: Preconditioner, rows: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    """matrix @ row for every row; a number is a multiple of the identity."""
+    return rows @ matrix.mT if isinstance(matrix, Tensor) else matrix * rows
+
+
+def _require_steps(preconditioners: Sequence[Preconditioner]) -> None:
+    if len(preconditioners) == 0:
+        raise ValueError("preconditioners must hold at least one step, got none")
+    for matrix in preconditioners:
+        if isinstance(matrix, Tensor) and (matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]):
+            raise ValueError(
+                f"a preconditioner must be a number or a [d, d] matrix, got shape "
+                f"{list(matrix.shape)}"
+            )

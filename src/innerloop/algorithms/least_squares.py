@@ -1,0 +1,60 @@
+"""Least squares and ridge regression on the examples of a prompt."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.learner import prefix_predictions
+from innerloop.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """argmin_w sum_i (<w, x_i> - y_i)^2; of all minimisers, the one of least norm.
+
+    With noiseless labels it is exact once n >= d; with n < d it is the projection of the true w
+    onto the span of the examples.
+    """
+
+    def weights(self, prompt: Prompt) -> Float[Tensor, "batch d"]:
+        if prompt.n == 0:
+            return torch.zeros_like(prompt.x_query)
+        return (torch.linalg.pinv(prompt.x) @ prompt.y.unsqueeze(-1)).squeeze(-1)
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+        return (self.weights(prompt) * prompt.x_query).sum(-1)
+
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+        return prefix_predictions(self, prompt)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """argmin_w sum_i (<w, x_i> - y_i)^2 + penalty |w|^2.
+
+    The penalty is not divided by n: for w ~ N(0, I) and label noise of variance s^2, the Bayes
+    optimal learner is Ridge(s^2).
+    """
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.penalty < float("inf"):
+            raise ValueError(
+                f"penalty must be positive and finite, got {self.penalty}. "
+                "For no penalty, use LeastSquares()."
+            )
+
+    def weights(self, prompt: Prompt) -> Float[Tensor, "batch d"]:
+        identity = torch.eye(prompt.d).to(prompt.x)
+        normal_matrix = prompt.x.mT @ prompt.x + self.penalty * identity  # [batch, d, d]
+        moment = prompt.x.mT @ prompt.y.unsqueeze(-1)  # [batch, d, 1]
+        return torch.cholesky_solve(moment, torch.linalg.cholesky(normal_matrix)).squeeze(-1)
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+        return (self.weights(prompt) * prompt.x_query).sum(-1)
+
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+        return prefix_predictions(self, prompt)

@@ -1,0 +1,29 @@
+"""Models: learners with trained weights."""
+
+from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
+from innerloop.models.linear_attention import LinearAttention
+from innerloop.models.token_space import associative_forward, attention_matrix_forward
+from innerloop.models.weights import (
+    DenseWeights,
+    GDPlusPlusWeights,
+    GradientDescentWeights,
+    LinearAttentionWeights,
+    SingleLayerWeights,
+)
+
+__all__ = [
+    "AHN",
+    "CONVENTIONS",
+    "GATMIRY",
+    "VON_OSWALD",
+    "ZHANG",
+    "Convention",
+    "DenseWeights",
+    "GDPlusPlusWeights",
+    "GradientDescentWeights",
+    "LinearAttention",
+    "LinearAttentionWeights",
+    "SingleLayerWeights",
+    "associative_forward",
+    "attention_matrix_forward",
+]

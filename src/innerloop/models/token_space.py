@@ -1,0 +1,39 @@
+"""Linear attention as the papers write it: on the matrix of tokens.
+
+The readable reference that Gram space is tested against, and the baseline it is timed against.
+Z is [batch, d + 1, n + 1], tokens are columns, the last one is the query.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.prompt import Prompt
+
+
+def attention_matrix_forward(
+    p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"], prompt: Prompt
+) -> Float[Tensor, " batch"]:
+    """Z <- Z - (1/n) P Z M (Z^T Q Z), with the (n + 1) x (n + 1) attention matrix written out.
+
+    M = diag(1, ..., 1, 0) masks the query. Cost per layer: O(n^2 d).
+    """
+    z = prompt.token_matrix()
+    mask = torch.ones(prompt.n + 1).to(z)
+    mask[-1] = 0
+    for p_layer, q_layer in zip(p, q, strict=True):
+        attention = z.mT @ q_layer @ z
+        z = z - (p_layer @ z * mask) @ attention / prompt.n
+    return -z[:, -1, -1]
+
+
+def associative_forward(
+    p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"], prompt: Prompt
+) -> Float[Tensor, " batch"]:
+    """The same, multiplied in the other order: Z <- Z - P (1/n Z M Z^T) Q Z, O(n d^2) per layer."""
+    z = prompt.token_matrix()
+    for p_layer, q_layer in zip(p, q, strict=True):
+        context = z[:, :, :-1]
+        gram = context @ context.mT / prompt.n
+        z = z - p_layer @ (gram @ q_layer) @ z
+    return -z[:, -1, -1]

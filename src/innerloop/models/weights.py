@@ -1,0 +1,296 @@
+"""The weights of linear attention: full matrices, and the sparse forms the theorems are about.
+
+Each form knows its matrices (P_l, Q_l) and the quickest way to answer from a Gram matrix. A layer
+maps every token z to z - P_l G_l Q_l z, where G_l is the Gram matrix of the context tokens as they
+now are; since context and query tokens are multiplied by the same T_l = I - P_l G_l Q_l,
+
+    G_{l+1} = T_l G_l T_l^T,
+
+and after G_0 no cost depends on n. The prediction is minus the label slot of the query token.
+
+Inside, the batch is the last axis: a product of many tiny matrices is then a few elementwise
+operations on long rows, on a CPU several times quicker than a batched matmul.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LinearAttentionWeights(nn.Module, ABC):
+    """One of the forms below."""
+
+    @property
+    @abstractmethod
+    def layers(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def d(self) -> int: ...
+
+    @abstractmethod
+    def matrices(self) -> tuple[Float[Tensor, "layers d+1 d+1"], Float[Tensor, "layers d+1 d+1"]]:
+        """P and Q of every layer."""
+
+    @abstractmethod
+    def answer(
+        self,
+        gram: Float[Tensor, "batch d+1 d+1"],
+        queries: Float[Tensor, "batch queries d"],
+        loops: int,
+    ) -> Float[Tensor, "batch queries"]:
+        """Predictions for several queries of one context."""
+
+
+class DenseWeights(LinearAttentionWeights):
+    """Arbitrary P_l and Q_l (Ahn 2023, Eq. 4)."""
+
+    def __init__(
+        self, p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"]
+    ) -> None:
+        super().__init__()
+        _require_layers("p", p)
+        _require_same_shape("q", q, "p", p)
+        self.p = nn.Parameter(p)
+        self.q = nn.Parameter(q)
+
+    @classmethod
+    def gaussian(
+        cls, d: int, layers: int, std: float, *, generator: torch.Generator
+    ) -> DenseWeights:
+        """Independent N(0, std^2) entries."""
+        shape = (layers, d + 1, d + 1)
+        return cls(_gaussian(shape, std, generator), _gaussian(shape, std, generator))
+
+    @property
+    def layers(self) -> int:
+        return self.p.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.p.shape[-1] - 1
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        return self.p, self.q
+
+    def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
+        return _answer_dense(self.p, self.q, gram, queries, loops)
+
+
+class GDPlusPlusWeights(LinearAttentionWeights):
+    """P_l = [[B_l, 0], [0, 1]],  Q_l = [[A_l^T, 0], [0, 0]]   (Ahn 2023, Eq. 13).
+
+    A layer is a gradient step preconditioned by A_l, after which the covariates are multiplied by
+    I - B_l S_l A_l^T. Eq. 13 asks for symmetric A_l; nothing here needs it, and the transpose makes
+    A_l the preconditioner in w <- w - A_l grad R(w) for every A_l. The last B changes no prediction.
+    """
+
+    def __init__(
+        self,
+        preconditioners: Float[Tensor, "layers d d"],
+        transforms: Float[Tensor, "layers d d"],
+    ) -> None:
+        super().__init__()
+        _require_layers("preconditioners", preconditioners)
+        _require_same_shape("transforms", transforms, "preconditioners", preconditioners)
+        self.preconditioners = nn.Parameter(preconditioners)
+        self.transforms = nn.Parameter(transforms)
+
+    @classmethod
+    def gaussian(
+        cls, d: int, layers: int, std: float, *, generator: torch.Generator
+    ) -> GDPlusPlusWeights:
+        """Independent N(0, std^2) entries."""
+        return cls(
+            _gaussian((layers, d, d), std, generator), _gaussian((layers, d, d), std, generator)
+        )
+
+    @property
+    def layers(self) -> int:
+        return self.preconditioners.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.preconditioners.shape[-1]
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        p = nn.functional.pad(self.transforms, (0, 1, 0, 1))
+        p[:, -1, -1] = 1
+        return p, nn.functional.pad(self.preconditioners.mT, (0, 1, 0, 1))
+
+    def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
+        moments = gram[:, -1:, :-1]
+        return self.respond(gram[:, :-1, :-1], moments, queries, loops).squeeze(1)
+
+    def respond(
+        self,
+        s: Float[Tensor, "batch d d"],
+        moments: Float[Tensor, "batch labels d"],
+        queries: Float[Tensor, "batch queries d"],
+        loops: int,
+    ) -> Float[Tensor, "batch labels queries"]:
+        """Predictions for several labellings of one context, given by m = (1/n) sum_i y_i x_i.
+
+        The prediction is linear in m; with the unit vectors as moments and queries it is K^T in
+        prediction = x_q^T K m.
+        """
+        s, moments, queries = _batch_last(s), _batch_last(moments), _batch_last(queries)
+        predictions = s.new_zeros(())
+        steps = self.layers * loops
+        for step in range(steps):
+            a, b = self.preconditioners[step % self.layers], self.transforms[step % self.layers]
+            step_taken = torch.einsum("ij,ljb->lib", a, moments)  # A m
+            predictions = predictions + _product(step_taken, queries.transpose(0, 1))
+            if step == steps - 1:
+                break
+            # As rows, covariates move by -x^T C with C = A S B^T.
+            change = torch.einsum("ij,jkb,lk->ilb", a, s, b)
+            moments = moments - _product(step_taken, s)  # the labels moved ...
+            moments = moments - _product(moments, change)  # ... and so do the covariates
+            queries = queries - _product(queries, change)
+            half = s - _product(s, change)
+            s = half - _product(change.transpose(0, 1), half)
+        return predictions.permute(2, 0, 1)
+
+
+class GradientDescentWeights(LinearAttentionWeights):
+    """P_l = [[0, 0], [0, 1]],  Q_l = [[A_l^T, 0], [0, 0]]   (Ahn 2023, Eq. 9).
+
+    Layer l is the step w <- w - A_l grad R(w) on the prompt (Ahn 2023, Lemma 2).
+    """
+
+    def __init__(self, preconditioners: Float[Tensor, "layers d d"]) -> None:
+        super().__init__()
+        _require_layers("preconditioners", preconditioners)
+        self.preconditioners = nn.Parameter(preconditioners)
+
+    @classmethod
+    def gaussian(
+        cls, d: int, layers: int, std: float, *, generator: torch.Generator
+    ) -> GradientDescentWeights:
+        """Independent N(0, std^2) entries."""
+        return cls(_gaussian((layers, d, d), std, generator))
+
+    @property
+    def layers(self) -> int:
+        return self.preconditioners.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.preconditioners.shape[-1]
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        q = nn.functional.pad(self.preconditioners.mT, (0, 1, 0, 1))
+        p = torch.zeros_like(q)
+        p[:, -1, -1] = 1
+        return p, q
+
+    def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
+        moments = gram[:, -1:, :-1]
+        return self.respond(gram[:, :-1, :-1], moments, queries, loops).squeeze(1)
+
+    def respond(self, s: Tensor, moments: Tensor, queries: Tensor, loops: int) -> Tensor:
+        """As `GDPlusPlusWeights.respond`, at the cost of one product with S per layer."""
+        s, moments, queries = _batch_last(s), _batch_last(moments), _batch_last(queries)
+        residual, weights = moments, torch.zeros_like(moments)  # m - S w and w, per labelling
+        for step in range(self.layers * loops):
+            a = self.preconditioners[step % self.layers]
+            if step:
+                residual = moments - _product(weights, s)
+            weights = weights + torch.einsum("ij,ljb->lib", a, residual)
+        return _product(weights, queries.transpose(0, 1)).permute(2, 0, 1)
+
+
+class SingleLayerWeights(LinearAttentionWeights):
+    """One layer: P has only its last row b^T, Q only its first d columns A (Ahn 2023, Eq. 7).
+
+    Nothing else of a single layer's P and Q reaches the prediction b^T G A x_q.
+    """
+
+    def __init__(self, b: Float[Tensor, " d+1"], a: Float[Tensor, "d+1 d"]) -> None:
+        super().__init__()
+        if b.ndim != 1 or list(a.shape) != [len(b), len(b) - 1]:
+            raise ValueError(
+                f"b must have shape [d + 1] and a [d + 1, d], got {list(b.shape)} and "
+                f"{list(a.shape)}"
+            )
+        self.b = nn.Parameter(b)
+        self.a = nn.Parameter(a)
+
+    @classmethod
+    def gaussian(cls, d: int, std: float, *, generator: torch.Generator) -> SingleLayerWeights:
+        """Independent N(0, std^2) entries."""
+        return cls(_gaussian((d + 1,), std, generator), _gaussian((d + 1, d), std, generator))
+
+    @property
+    def layers(self) -> int:
+        return 1
+
+    @property
+    def d(self) -> int:
+        return self.a.shape[-1]
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        p = nn.functional.pad(self.b.unsqueeze(0), (0, 0, self.d, 0))
+        return p.unsqueeze(0), nn.functional.pad(self.a, (0, 1)).unsqueeze(0)
+
+    def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
+        return _answer_dense(*self.matrices(), gram, queries, loops)
+
+
+def _answer_dense(
+    p: Float[Tensor, "layers d+1 d+1"],
+    q: Float[Tensor, "layers d+1 d+1"],
+    gram: Float[Tensor, "batch d+1 d+1"],
+    queries: Float[Tensor, "batch queries d"],
+    loops: int,
+) -> Float[Tensor, "batch queries"]:
+    gram = _batch_last(gram)
+    tokens = _batch_last(nn.functional.pad(queries, (0, 1)).mT)  # columns; the label slot is 0
+    steps = len(p) * loops
+    for step in range(steps):
+        update = torch.einsum("ij,jkb,kl->ilb", p[step % len(p)], gram, q[step % len(p)])
+        tokens = tokens - _product(update, tokens)
+        if step < steps - 1:
+            half = gram - _product(update, gram)  # T G
+            gram = half - _product(half, update.transpose(0, 1))
+    return -tokens[-1].mT
+
+
+def _batch_last(matrices: Float[Tensor, "batch i j"]) -> Float[Tensor, "i j batch"]:
+    return matrices.permute(1, 2, 0).contiguous()
+
+
+def _product(
+    x: Float[Tensor, "i j batch"], y: Float[Tensor, "j k batch"]
+) -> Float[Tensor, "i k batch"]:
+    total = x[:, 0, None] * y[0]
+    for j in range(1, len(y)):
+        total = total + x[:, j, None] * y[j]
+    return total
+
+
+def _gaussian(shape: tuple[int, ...], std: float, generator: torch.Generator) -> Tensor:
+    return std * torch.randn(
+        shape, generator=generator, dtype=torch.float64, device=generator.device
+    )
+
+
+def _require_layers(name: str, matrices: Tensor) -> None:
+    if matrices.ndim != 3 or matrices.shape[-1] != matrices.shape[-2] or len(matrices) == 0:
+        raise ValueError(
+            f"{name} must be square matrices, one per layer, [layers, d, d], "
+            f"got shape {list(matrices.shape)}"
+        )
+
+
+def _require_same_shape(name: str, given: Tensor, other_name: str, other: Tensor) -> None:
+    if given.shape != other.shape:
+        raise ValueError(
+            f"{name} must have the shape {list(other.shape)} of {other_name}, "
+            f"got {list(given.shape)}"
+        )

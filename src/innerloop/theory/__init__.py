@@ -1,0 +1,50 @@
+"""Theory: closed forms and exact expectations, as pure functions in float64."""
+
+from innerloop.theory.linear_attention import (
+    layered_risk,
+    layered_risk_polynomial,
+    one_step_preconditioner,
+    sandwich_moment,
+    single_layer_risk,
+)
+from innerloop.theory.ray import (
+    RayOptimum,
+    looped_optimum,
+    ray_error,
+    ray_risk,
+    ray_spectrum,
+    untied_optimum,
+)
+from innerloop.theory.wishart import (
+    Quadrature,
+    expected_power_sums,
+    mean_spectrum,
+    recurrence,
+    sample_wishart,
+    trace_moment,
+)
+from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
+
+__all__ = [
+    "MatrixPolynomial",
+    "Quadrature",
+    "RayOptimum",
+    "TooLargeError",
+    "TracePolynomial",
+    "expected_power_sums",
+    "expected_trace",
+    "layered_risk",
+    "layered_risk_polynomial",
+    "looped_optimum",
+    "mean_spectrum",
+    "one_step_preconditioner",
+    "ray_error",
+    "ray_risk",
+    "ray_spectrum",
+    "recurrence",
+    "sample_wishart",
+    "sandwich_moment",
+    "single_layer_risk",
+    "trace_moment",
+    "untied_optimum",
+]

@@ -1,0 +1,90 @@
+"""The ray A_l = a_l Sigma^-1, B_l = b_l I under the prior w ~ N(0, Sigma^-1).
+
+There every loss is a scalar integral over the mean spectrum of W/n, whatever Sigma is, and is exact
+at any depth. Ahn 2023 (Theorems 4 and 5) shows the ray holds critical points of the full problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from scipy.optimize import brentq
+from torch import Tensor
+
+from innerloop.theory.wishart import Quadrature, mean_spectrum, recurrence
+
+
+def ray_error(
+    steps: Float[Tensor, "*batch layers"],
+    spectrum: Float[Tensor, " nodes"],
+    transforms: Float[Tensor, "*batch layers"] | None = None,
+) -> Float[Tensor, "*batch nodes"]:
+    """What is left of the error along an eigenvector of W/n, after all layers.
+
+    Without transforms prod_l (1 - a_l x). With them, g being the covariance as transformed so far,
+    e <- e (1 - a g), g <- g (1 - a b g)^2 from e = 1, g = x.
+    """
+    error, g = torch.ones_like(spectrum), spectrum
+    for layer in range(steps.shape[-1]):
+        a = steps[..., layer, None]
+        error = error * (1 - a * g)
+        if transforms is not None:
+            g = g * (1 - a * transforms[..., layer, None] * g) ** 2
+    return error
+
+
+def ray_risk(
+    steps: Float[Tensor, "*batch layers"],
+    n: int,
+    d: int,
+    transforms: Float[Tensor, "*batch layers"] | None = None,
+) -> Float[Tensor, "*batch"]:
+    """E (prediction - y_q)^2 on the ray; E y_q^2 = d. Differentiable in the steps and transforms."""
+    spectrum = ray_spectrum(steps.shape[-1], n, d, transformed=transforms is not None)
+    return spectrum(ray_error(steps, spectrum.nodes, transforms) ** 2)
+
+
+def ray_spectrum(layers: int, n: int, d: int, *, transformed: bool = False) -> Quadrature:
+    """The quadrature that makes `ray_risk` exact: the risk has degree 2L, or 3^L - 1, in W/n."""
+    return mean_spectrum(n, d, 3**layers - 1 if transformed else 2 * layers)
+
+
+@dataclass(frozen=True)
+class RayOptimum:
+    """The best steps, in increasing order (the order does not matter), and their risk."""
+
+    steps: Float[Tensor, " layers"]
+    risk: float
+
+
+def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
+    """The best L different steps.
+
+    The error p(x) = prod (1 - a_l x) may be any polynomial with p(0) = 1 and real roots. The best
+    one without regard to its roots is the orthogonal polynomial of degree L of the measure x dmu(x),
+    whose roots are real, positive and distinct. So a_l = 1 / root_l, all different: looping one
+    step is strictly worse for L >= 2.
+    """
+    roots = recurrence(n, d, layers, weighted=True).gauss().nodes
+    risk = recurrence(n, d, layers + 1).least_square_at_zero(layers)
+    return RayOptimum((1 / roots).sort().values, float(risk))
+
+
+def looped_optimum(loops: int, n: int, d: int) -> RayOptimum:
+    """The best single step, taken `loops` times (Gatmiry 2024).
+
+    sum_i w_i (1 - a x_i)^{2L} is convex in a, and its derivative changes sign between 0 and 1 / min
+    x_i, where no factor is positive any more.
+    """
+    spectrum = ray_spectrum(loops, n, d)
+    nodes, weights = spectrum.nodes.numpy(), spectrum.weights.numpy()
+
+    def slope(a: float) -> float:
+        return -float((weights * nodes * (1 - a * nodes) ** (2 * loops - 1)).sum())
+
+    positive = nodes[nodes > 1e-9 * nodes[-1]]  # with n < d the spectrum has an atom at 0
+    step = brentq(slope, 0.0, 1 / positive[0], xtol=1e-15, rtol=1e-14)
+    steps = torch.full((loops,), step, dtype=torch.float64)
+    return RayOptimum(steps, ray_risk(steps, n, d).item())
