@@ -45,14 +45,20 @@ class Convention:
         scale = 1.0 if self.normalised else 1 / n
         return p / scale, self.readout_sign * self.residual_sign * q
 
-    def predict(self, p: Tensor, q: Tensor, prompt: Prompt) -> Float[Tensor, " batch"]:
-        """The paper's own forward pass, token by token, with the paper's weights."""
-        z = prompt.token_matrix()
+    def layers(
+        self, p: Tensor, q: Tensor, z: Float[Tensor, "batch d+1 n+1"]
+    ) -> Float[Tensor, "batch d+1 n+1"]:
+        """The paper's own layers, with the paper's weights, on the matrix of tokens."""
+        n = z.shape[-1] - 1
         for p_layer, q_layer in zip(p, q, strict=True):
             seen = z[:, :, :-1] if self.masked else z
             update = p_layer @ seen @ seen.mT @ q_layer @ z
-            z = z + self.residual_sign * update / (prompt.n if self.normalised else 1)
-        return self.readout_sign * z[:, -1, -1]
+            z = z + self.residual_sign * update / (n if self.normalised else 1)
+        return z
+
+    def predict(self, p: Tensor, q: Tensor, prompt: Prompt) -> Float[Tensor, " batch"]:
+        """The paper's prediction, with the paper's weights."""
+        return self.readout_sign * self.layers(p, q, prompt.token_matrix())[:, -1, -1]
 
     def _require_depth(self, layers: int) -> None:
         # With a readout of +1 the context's labels would have to grow where the query's grows:

@@ -8,8 +8,7 @@ now are; since context and query tokens are multiplied by the same T_l = I - P_l
 
 and after G_0 no cost depends on n. The prediction is minus the label slot of the query token.
 
-Inside, the batch is the last axis: a product of many tiny matrices is then a few elementwise
-operations on long rows, on a CPU several times quicker than a batched matmul.
+Inside, the batch is the last axis; see `small_matrices`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from abc import ABC, abstractmethod
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from innerloop.models.small_matrices import batch_last, product
 
 
 class LinearAttentionWeights(nn.Module, ABC):
@@ -123,38 +124,46 @@ class GDPlusPlusWeights(LinearAttentionWeights):
         return p, nn.functional.pad(self.preconditioners.mT, (0, 1, 0, 1))
 
     def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
-        moments = gram[:, -1:, :-1]
-        return self.respond(gram[:, :-1, :-1], moments, queries, loops).squeeze(1)
-
-    def respond(
-        self,
-        s: Float[Tensor, "batch d d"],
-        moments: Float[Tensor, "batch labels d"],
-        queries: Float[Tensor, "batch queries d"],
-        loops: int,
-    ) -> Float[Tensor, "batch labels queries"]:
-        """Predictions for several labellings of one context, given by m = (1/n) sum_i y_i x_i.
-
-        The prediction is linear in m; with the unit vectors as moments and queries it is K^T in
-        prediction = x_q^T K m.
-        """
-        s, moments, queries = _batch_last(s), _batch_last(moments), _batch_last(queries)
+        s, m = batch_last(gram[:, :-1, :-1]), gram[:, -1, :-1].mT[None]  # m is a row [1, d, batch]
+        queries = batch_last(queries)
         predictions = s.new_zeros(())
         steps = self.layers * loops
         for step in range(steps):
             a, b = self.preconditioners[step % self.layers], self.transforms[step % self.layers]
-            step_taken = torch.einsum("ij,ljb->lib", a, moments)  # A m
-            predictions = predictions + _product(step_taken, queries.transpose(0, 1))
+            step_taken = torch.einsum("ij,ljb->lib", a, m)  # A m
+            predictions = predictions + product(step_taken, queries.transpose(0, 1))
             if step == steps - 1:
                 break
             # As rows, covariates move by -x^T C with C = A S B^T.
             change = torch.einsum("ij,jkb,lk->ilb", a, s, b)
-            moments = moments - _product(step_taken, s)  # the labels moved ...
-            moments = moments - _product(moments, change)  # ... and so do the covariates
-            queries = queries - _product(queries, change)
-            half = s - _product(s, change)
-            s = half - _product(change.transpose(0, 1), half)
-        return predictions.permute(2, 0, 1)
+            m = m - product(step_taken, s)  # the labels moved ...
+            m = m - product(m, change)  # ... and so do the covariates
+            queries = queries - product(queries, change)
+            half = s - product(s, change)
+            s = half - product(change.transpose(0, 1), half)
+        return predictions[0].mT
+
+    def operators(
+        self, s: Float[Tensor, "batch d d"], loops: int
+    ) -> tuple[Float[Tensor, "batch d d"], Float[Tensor, "batch d d"]]:
+        """(J, K): what is learned is w = K m, and the error w* - w is J w* without noise.
+
+        With D = F^T A F the preconditioner seen from the original covariates, a layer makes
+        K <- K + D - D S K and F <- F - B F S D^T; J = I - K S.
+        """
+        s = batch_last(s)
+        identity = torch.eye(self.d).to(s).unsqueeze(-1)
+        moved, k = identity, torch.zeros_like(identity)
+        for step in range(self.layers * loops):
+            a, b = self.preconditioners[step % self.layers], self.transforms[step % self.layers]
+            d = product(moved.transpose(0, 1), torch.einsum("ij,jkb->ikb", a, moved))
+            ds = product(d, s)
+            k = k + d - product(ds, k)
+            if step < self.layers * loops - 1:
+                moved = moved - torch.einsum(
+                    "ij,jkb->ikb", b, product(moved, ds.transpose(0, 1))
+                )
+        return (identity - product(k, s)).permute(2, 0, 1), k.permute(2, 0, 1)
 
 
 class GradientDescentWeights(LinearAttentionWeights):
@@ -190,19 +199,23 @@ class GradientDescentWeights(LinearAttentionWeights):
         return p, q
 
     def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
-        moments = gram[:, -1:, :-1]
-        return self.respond(gram[:, :-1, :-1], moments, queries, loops).squeeze(1)
-
-    def respond(self, s: Tensor, moments: Tensor, queries: Tensor, loops: int) -> Tensor:
-        """As `GDPlusPlusWeights.respond`, at the cost of one product with S per layer."""
-        s, moments, queries = _batch_last(s), _batch_last(moments), _batch_last(queries)
-        residual, weights = moments, torch.zeros_like(moments)  # m - S w and w, per labelling
+        s, m = batch_last(gram[:, :-1, :-1]), gram[:, -1, :-1].mT[None]  # m is a row [1, d, batch]
+        residual, w = m, torch.zeros_like(m)  # m - S w and w
         for step in range(self.layers * loops):
-            a = self.preconditioners[step % self.layers]
             if step:
-                residual = moments - _product(weights, s)
-            weights = weights + torch.einsum("ij,ljb->lib", a, residual)
-        return _product(weights, queries.transpose(0, 1)).permute(2, 0, 1)
+                residual = m - product(w, s)
+            w = w + torch.einsum("ij,ljb->lib", self.preconditioners[step % self.layers], residual)
+        return product(w, batch_last(queries).transpose(0, 1))[0].mT
+
+    def operators(self, s: Tensor, loops: int) -> tuple[Tensor, Tensor]:
+        """As `GDPlusPlusWeights.operators`: K <- K + A - A S K and J = I - K S."""
+        s = batch_last(s)
+        identity = torch.eye(self.d).to(s).unsqueeze(-1)
+        k = torch.zeros_like(identity)
+        for step in range(self.layers * loops):
+            left = identity - product(s, k) if step else identity
+            k = k + torch.einsum("ij,jkb->ikb", self.preconditioners[step % self.layers], left)
+        return (identity - product(k, s)).permute(2, 0, 1), k.permute(2, 0, 1)
 
 
 class SingleLayerWeights(LinearAttentionWeights):
@@ -249,29 +262,16 @@ def _answer_dense(
     queries: Float[Tensor, "batch queries d"],
     loops: int,
 ) -> Float[Tensor, "batch queries"]:
-    gram = _batch_last(gram)
-    tokens = _batch_last(nn.functional.pad(queries, (0, 1)).mT)  # columns; the label slot is 0
+    gram = batch_last(gram)
+    tokens = batch_last(nn.functional.pad(queries, (0, 1)).mT)  # columns; the label slot is 0
     steps = len(p) * loops
     for step in range(steps):
         update = torch.einsum("ij,jkb,kl->ilb", p[step % len(p)], gram, q[step % len(p)])
-        tokens = tokens - _product(update, tokens)
+        tokens = tokens - product(update, tokens)
         if step < steps - 1:
-            half = gram - _product(update, gram)  # T G
-            gram = half - _product(half, update.transpose(0, 1))
+            half = gram - product(update, gram)  # T G
+            gram = half - product(half, update.transpose(0, 1))
     return -tokens[-1].mT
-
-
-def _batch_last(matrices: Float[Tensor, "batch i j"]) -> Float[Tensor, "i j batch"]:
-    return matrices.permute(1, 2, 0).contiguous()
-
-
-def _product(
-    x: Float[Tensor, "i j batch"], y: Float[Tensor, "j k batch"]
-) -> Float[Tensor, "i k batch"]:
-    total = x[:, 0, None] * y[0]
-    for j in range(1, len(y)):
-        total = total + x[:, j, None] * y[j]
-    return total
 
 
 def _gaussian(shape: tuple[int, ...], std: float, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from functools import cache
 
 import torch
 from jaxtyping import Float
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg import eigvalsh_tridiagonal
 from torch import Tensor
 
 
@@ -137,9 +137,16 @@ class Recurrence:
         """The Gauss rule with as many nodes as there are coefficients."""
         diagonal = [float(a) for a in self.alpha]
         off_diagonal = [math.sqrt(b) for b in self.beta[1:]]
-        nodes, vectors = eigh_tridiagonal(diagonal, off_diagonal)
-        weights = float(self.beta[0]) * vectors[0] ** 2
-        return Quadrature(torch.as_tensor(nodes), torch.as_tensor(weights))
+        nodes = torch.as_tensor(eigvalsh_tridiagonal(diagonal, off_diagonal))
+        # A weight is 1 / sum_k p_k(x)^2 of the orthonormal polynomials. Eigenvectors would give it
+        # too, but only to 1e-16 of the largest; the smallest are 1e-50 and meet huge integrands.
+        older, old = torch.zeros_like(nodes), torch.full_like(nodes, 1 / math.sqrt(self.beta[0]))
+        total = old.square()
+        for k, scale in enumerate(off_diagonal):
+            below = off_diagonal[k - 1] if k else 0.0
+            older, old = old, ((nodes - diagonal[k]) * old - below * older) / scale
+            total = total + old.square()
+        return Quadrature(nodes, 1 / total)
 
     def least_square_at_zero(self, degree: int) -> Fraction:
         """min of E tr p(W/n)^2 over polynomials p of this degree with p(0) = 1.

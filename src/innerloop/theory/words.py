@@ -199,6 +199,7 @@ def _as_word(symbols: Product, fixed: frozenset[int]) -> State:
 class _Program:
     """Indices that evaluate a `TracePolynomial` in a few batched operations."""
 
+    letters: int  # how many of them occur, counted up to the last one
     levels: list[tuple[Tensor, Tensor]]  # products of length l + 1 = products[i] @ letters[j]
     halves: tuple[Tensor, Tensor]  # trace = sum(products[i] * products[j]^T)
     monomials: Tensor  # [terms, factors] of traces; index 0 is the number 1
@@ -222,6 +223,7 @@ class TracePolynomial:
         largest term to the value, which the exact risks of up to three layers keep below 1e-10.
         """
         program, d = self._program, letters.shape[-1]
+        letters = letters[..., : program.letters, :, :]
         identity = torch.eye(d).to(letters).expand(*letters.shape[:-3], 1, d, d)
         both = torch.stack([letters, letters.mT], dim=-3).flatten(-4, -3)  # a, a^T, b, b^T, ...
         products = torch.cat([identity, both], dim=-3)
@@ -259,6 +261,7 @@ class TracePolynomial:
             for column, trace in enumerate(monomial):
                 monomials[row, column] = position[trace]
         return _Program(
+            letters,
             levels,
             (
                 torch.tensor([index[left] for left, _ in halves], dtype=torch.long),

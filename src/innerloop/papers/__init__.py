@@ -1,0 +1,41 @@
+"""The papers: every theorem, lemma and figure as a claim or figure with a measured verdict."""
+
+from innerloop.papers.registry import (
+    PAPERS,
+    Claim,
+    Entry,
+    Figure,
+    FigureData,
+    Paper,
+    Table,
+    UnknownIdError,
+    claim,
+    entries,
+    figure,
+    select,
+)
+from innerloop.papers.reproduce import Result, as_csv, reproduce
+from innerloop.papers.verdict import Check, Correction, Outcome, Scale, Verdict
+
+__all__ = [
+    "PAPERS",
+    "Check",
+    "Claim",
+    "Correction",
+    "Entry",
+    "Figure",
+    "FigureData",
+    "Outcome",
+    "Paper",
+    "Result",
+    "Scale",
+    "Table",
+    "UnknownIdError",
+    "Verdict",
+    "as_csv",
+    "claim",
+    "entries",
+    "figure",
+    "reproduce",
+    "select",
+]

@@ -1,0 +1,109 @@
+"""What a check of a paper's statement returns: numbers, a tolerance, a control, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Scale(StrEnum):
+    """How much work a claim or figure may do."""
+
+    SMOKE = "smoke"
+    """Seconds; what the tests run."""
+    QUICK = "quick"
+    """Minutes on two CPU cores."""
+    PAPER = "paper"
+    """The paper's own settings."""
+
+    def pick(self, *, smoke: T, quick: T, paper: T) -> T:
+        """The one of three settings that belongs to this scale."""
+        return {Scale.SMOKE: smoke, Scale.QUICK: quick, Scale.PAPER: paper}[self]
+
+
+class Outcome(StrEnum):
+    HOLDS = "holds"
+    CORRECTED = "holds as corrected"
+    FAILS = "fails"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured number against its tolerance, with a control measured in the same way.
+
+    It passes if measured <= tolerance (or >=, with `at_least`). The control is the same quantity
+    for a learner or setting of which the claim is false: a control that passes as well shows that
+    the check could not have failed.
+    """
+
+    quantity: str
+    """What was measured, in a few words."""
+    measured: float
+    tolerance: float
+    control: float
+    why: str
+    """Where the tolerance comes from: float precision, a standard error, the claim itself."""
+    control_is: str
+    """What the control is, in a few words."""
+    at_least: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("measured", "tolerance", "control"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    def accepts(self, value: float) -> bool:
+        """Whether this value would pass; NaN never does."""
+        return value >= self.tolerance if self.at_least else value <= self.tolerance
+
+    @property
+    def passes(self) -> bool:
+        return self.accepts(self.measured)
+
+    @property
+    def separates(self) -> bool:
+        """Whether the control is told apart."""
+        return not self.accepts(self.control)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A printed statement that is off, and what takes its place. Formulas are LaTeX."""
+
+    printed: str
+    corrected: str
+    explanation: str
+    """What is wrong, in words a reader of the paper can follow."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome that follows from the checks; nobody sets it by hand.
+
+    `printed` checks the statement as printed. Where that is off, `corrected` checks what takes its
+    place, and `correction` says both in words and formulas.
+    """
+
+    printed: Sequence[Check]
+    corrected: Sequence[Check] = ()
+    correction: Correction | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Sizes, seeds, sample sizes: what a reader needs to judge the numbers."""
+    missing: str = ""
+    """Non-empty: what this scale did not give, so that nothing can be concluded."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.missing:
+            return Outcome.INCONCLUSIVE
+        if not all(check.separates for check in (*self.printed, *self.corrected)):
+            return Outcome.INCONCLUSIVE
+        if all(check.passes for check in self.printed):
+            return Outcome.HOLDS
+        if self.corrected and all(check.passes for check in self.corrected):
+            return Outcome.CORRECTED
+        return Outcome.FAILS

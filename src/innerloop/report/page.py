@@ -1,0 +1,180 @@
+"""Writes the report: one page with everything in it, and figures and their numbers beside it."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from innerloop.papers.registry import PAPERS, Claim, Figure, Paper
+from innerloop.papers.reproduce import Result, as_csv
+from innerloop.papers.verdict import Outcome
+from innerloop.report import number_format
+from innerloop.report.mathml import FormulaError, to_mathml
+from innerloop.report.plot_style import drawn
+from innerloop.report.provenance import provenance
+from innerloop.runs import writable_folder, write_atomic
+
+WIDE = 1.8
+"""Figures wider than this many times their height take the whole column."""
+
+MEANINGS = {
+    Outcome.HOLDS: "every measured number is within its tolerance, and the control's is not",
+    Outcome.CORRECTED: "the statement as printed is off; in its corrected form it holds",
+    Outcome.FAILS: "a measured number is outside its tolerance",
+    Outcome.INCONCLUSIVE: "the scale gave too little, or the control could not be told apart",
+}
+
+
+@dataclass(frozen=True)
+class Download:
+    """A table as a file beside the page and, so that the page works alone, inside it."""
+
+    name: str
+    file: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class FigureFiles:
+    """A drawn figure: where it lies beside the page, and the same inside it."""
+
+    path: str
+    uri: str
+    wide: bool
+    downloads: Sequence[Download]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One paper's results."""
+
+    paper: Paper
+    claims: Sequence[Result]
+    figures: Sequence[Result]
+
+    @property
+    def results(self) -> Sequence[Result]:
+        return [*self.claims, *self.figures]
+
+
+def write_report(
+    results: Sequence[Result], folder: Path, *, command: str = "innerloop reproduce"
+) -> Path:
+    """Writes folder/index.html and folder/figures, and returns the path of the page.
+
+    `command` is what a reader types, before an id and options, to measure again.
+    """
+    sections = _sections(results)
+    _check_formulas(results)
+    writable_folder(folder)
+    figures = {
+        result.id: _write_figure(result.entry, result, folder)
+        for result in results
+        if isinstance(result.entry, Figure)
+    }
+    page = folder / "index.html"
+    write_atomic(
+        page,
+        _environment()
+        .get_template("template.html")
+        .render(
+            sections=sections,
+            figures=figures,
+            corrections=[result for result in _in_order(sections) if needs_correction(result)],
+            counts=Counter(result.outcome for result in results),
+            meanings=MEANINGS,
+            scales=" and ".join(dict.fromkeys(str(result.scale) for result in results)),
+            seconds=sum(result.seconds for result in results),
+            provenance=provenance(),
+            command=command,
+        ),
+    )
+    return page
+
+
+def needs_correction(result: Result) -> bool:
+    """Whether a reader of the paper should know that something printed there is off."""
+    return (
+        result.outcome in {Outcome.CORRECTED, Outcome.FAILS}
+        or result.verdict.correction is not None
+    )
+
+
+def _sections(results: Sequence[Result]) -> list[Section]:
+    if not results:
+        raise ValueError("results is empty: a report needs at least one measured claim or figure")
+    unknown = [result.id for result in results if result.id.split("/")[0] not in PAPERS]
+    if unknown:
+        raise ValueError(
+            f"results must be of the papers {', '.join(PAPERS)}; got {', '.join(unknown)}"
+        )
+    sections = []
+    for key, paper in PAPERS.items():
+        own = [result for result in results if result.id.split("/")[0] == key]
+        if own:
+            figures = [result for result in own if isinstance(result.entry, Figure)]
+            claims = [result for result in own if not isinstance(result.entry, Figure)]
+            sections.append(Section(paper, claims, figures))
+    return sections
+
+
+def _in_order(sections: Sequence[Section]) -> list[Result]:
+    return [result for section in sections for result in section.results]
+
+
+def _check_formulas(results: Sequence[Result]) -> None:
+    """Finds a formula that cannot be typeset before anything is drawn or written."""
+    for result in results:
+        formulas = [result.entry.formula] if isinstance(result.entry, Claim) else []
+        if result.verdict.correction is not None:
+            formulas += [result.verdict.correction.printed, result.verdict.correction.corrected]
+        for formula in filter(None, formulas):
+            try:
+                to_mathml(formula)
+            except FormulaError as error:
+                raise FormulaError(f"{result.id}: {error}") from error
+
+
+def _write_figure(entry: Figure, result: Result, folder: Path) -> FigureFiles:
+    name = result.id.replace("/", "-")
+    drawing = drawn(entry.draw, result.tables)
+    path = f"figures/{name}.svg"
+    write_atomic(folder / path, drawing.svg)
+    downloads = []
+    for table_name, table in result.tables.items():
+        text = as_csv(table)
+        file = f"{name}-{table_name.replace('/', '-')}.csv"
+        write_atomic(folder / "figures" / file, text)
+        downloads.append(Download(table_name, file, _data_uri("text/csv", text)))
+    return FigureFiles(
+        path, _data_uri("image/svg+xml", drawing.svg), drawing.aspect > WIDE, downloads
+    )
+
+
+def _data_uri(kind: str, text: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("innerloop.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "mathml": to_mathml,
+        "number": number_format.number,
+        "number_beside": number_format.number_beside,
+        "duration": number_format.duration,
+        "setting": number_format.setting,
+        "slug": lambda outcome: str(outcome).rpartition(" ")[2],
+    }
+    environment.tests["needing_correction"] = needs_correction
+    return environment

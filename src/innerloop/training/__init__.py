@@ -1,0 +1,25 @@
+"""Training: one loop for everything that learns by steps, L-BFGS, and what they minimise."""
+
+from innerloop.training.checkpoints import Checkpoint, CheckpointError
+from innerloop.training.history import History
+from innerloop.training.lbfgs import minimise
+from innerloop.training.objectives import Exact, Objective, Prompts, Wishart
+from innerloop.training.parallel import Ensemble, Together
+from innerloop.training.trainer import clip_norm, cosine, train, warmup
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Ensemble",
+    "Exact",
+    "History",
+    "Objective",
+    "Prompts",
+    "Together",
+    "Wishart",
+    "clip_norm",
+    "cosine",
+    "minimise",
+    "train",
+    "warmup",
+]

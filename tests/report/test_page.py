@@ -1,0 +1,225 @@
+"""The page as a reader's browser gets it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from innerloop.papers.reproduce import Result, as_csv
+from innerloop.papers.verdict import Outcome, Verdict
+from innerloop.report import FormulaError, write_report
+from innerloop.runs import OutputError
+
+from .conftest import AWKWARD, CORRECTED, PRINTED, check, claim_result
+
+VOID = {"meta", "img", "br", "input", "link", "hr"}
+
+
+@dataclass
+class Parsed(HTMLParser):
+    """Elements with their attributes, and whether they are nested properly."""
+
+    text: str
+    elements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    open_tags: list[str] = field(default_factory=list)
+    misnested: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID:
+            self.open_tags.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open_tags or self.open_tags.pop() != tag:
+            self.misnested.append(tag)
+
+    def values(self, attribute: str) -> list[str]:
+        return [attrs[attribute] for _, attrs in self.elements if attribute in attrs]
+
+
+def visible(html: str) -> str:
+    """The text of the page, without tags and with single spaces."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", html))
+
+
+def part(page: str, id: str) -> str:
+    """The article with this id."""
+    return page.split(f'id="{id}"')[1].split("</article>")[0]
+
+
+def test_the_page_asks_the_network_for_nothing(page: str) -> None:
+    assert "http:" not in page
+    assert "https:" not in page
+    parsed = Parsed(page)
+    assert not {"link", "iframe", "object"} & {tag for tag, _ in parsed.elements}
+    assert all(source.startswith("data:") for source in parsed.values("src"))
+    assert all(link.startswith(("#", "data:", "figures/")) for link in parsed.values("href"))
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_elements_are_nested_and_ids_are_unique(page: str) -> None:
+    parsed = Parsed(page)
+    assert parsed.misnested == []
+    assert parsed.open_tags == []
+    ids = parsed.values("id")
+    assert len(ids) == len(set(ids))
+
+
+def test_every_result_has_an_anchor_and_every_link_inside_has_a_target(
+    page: str, results: list[Result]
+) -> None:
+    parsed = Parsed(page)
+    ids = set(parsed.values("id"))
+    assert {result.id for result in results} <= ids
+    assert {link[1:] for link in parsed.values("href") if link.startswith("#")} <= ids
+
+
+def test_text_is_shown_and_never_run(page: str) -> None:
+    assert AWKWARD not in page
+    assert "<script>alert" not in page
+    assert "for x &lt; y &amp; &#34;z&#34; &gt; &lt;script&gt;" in page
+
+
+def test_outcomes_are_counted_in_words(page: str) -> None:
+    assert 'aria-label="4 holds, 1 holds as corrected, 1 fails, 2 inconclusive"' in page
+
+
+def test_a_claim_shows_its_numbers_and_how_to_measure_them_again(page: str) -> None:
+    article = visible(part(page, "ahn2023/holds"))
+    for words in ("0.01", "≤ 0.05", "1.5", "a plain step", "float64", "spectrum", "1, 0.25"):
+        assert words in article
+    assert "innerloop reproduce ahn2023/holds --scale smoke --force" in article
+
+
+def test_the_rerun_command_is_the_callers(results: list[Result], tmp_path: Path) -> None:
+    page = write_report(results, tmp_path, command="python -m innerloop reproduce").read_text()
+    assert "python -m innerloop reproduce ahn2023/fails --scale smoke --force" in visible(page)
+
+
+def test_numbers_of_claims_that_are_off_stand_open(page: str) -> None:
+    for id, stands_open in {"holds": False, "off": True, "fails": True}.items():
+        assert ("<details open>" in part(page, f"ahn2023/{id}")) is stands_open
+
+
+def test_an_inconclusive_claim_says_what_is_missing(page: str) -> None:
+    assert "The model kept still." in part(page, "ahn2023/missing")
+    assert "could not have failed" in part(page, "ahn2023/blind")
+
+
+def test_corrections_show_both_formulas_and_both_measurements(page: str) -> None:
+    article = part(page, "corrections/ahn2023/off")
+    alternatives = [attrs["alttext"] for _, attrs in Parsed(article).elements if "alttext" in attrs]
+    assert alternatives == [PRINTED, CORRECTED]
+    assert "The moment of a Gaussian counts i = j once." in article
+    assert "0.31" in visible(article)
+    assert "2 × 10⁻¹³" in visible(article)
+    assert "ahn2023/off --scale smoke --force" in visible(article)
+
+
+def test_corrections_list_what_is_off_or_fails_and_nothing_else(
+    page: str, results: list[Result]
+) -> None:
+    listed = {
+        id.removeprefix("corrections/")
+        for id in Parsed(page).values("id")
+        if id.startswith("corrections/")
+    }
+    wrong = {
+        result.id
+        for result in results
+        if result.outcome in {Outcome.CORRECTED, Outcome.FAILS} or result.verdict.correction
+    }
+    assert listed == wrong
+
+
+def test_without_anything_off_the_corrections_say_so(tmp_path: Path) -> None:
+    fine = claim_result("ahn2023/fine", Verdict([check(0.01)]))
+    page = write_report([fine], tmp_path).read_text()
+    assert "Nothing that was measured here contradicts what is printed." in page
+
+
+def test_numbers_that_are_not_finite_are_named(tmp_path: Path) -> None:
+    odd = Verdict([check(float("nan")), check(float("-inf"), control=float("inf"))])
+    page = write_report([claim_result("ahn2023/odd", odd)], tmp_path).read_text()
+    article = visible(part(page, "ahn2023/odd"))
+    for words in ("NaN", "−∞", "∞"):
+        assert words in article
+
+
+def test_figures_and_their_tables_lie_beside_the_page(
+    page: str, results: list[Result], tmp_path: Path
+) -> None:
+    folder = tmp_path / "report" / "figures"
+    svg = (folder / "ahn2023-figure2.svg").read_text()
+    assert svg.rstrip().endswith("</svg>")
+    tables = results[-1].tables
+    assert {path.name for path in folder.glob("*.csv")} == {
+        f"ahn2023-figure2-{name}.csv" for name in tables
+    }
+    for name, table in tables.items():
+        text = (folder / f"ahn2023-figure2-{name}.csv").read_text()
+        assert text == as_csv(table)
+        header, *rows = csv.reader(io.StringIO(text))
+        assert header == list(table)
+        assert [list(column) for column in zip(*rows, strict=True)] == [
+            [str(value) for value in column] for column in table.values()
+        ]
+
+
+def test_the_page_alone_holds_its_figures_and_tables(page: str, tmp_path: Path) -> None:
+    parsed = Parsed(part(page, "ahn2023/figure2"))
+    folder = tmp_path / "report" / "figures"
+    (image,) = parsed.values("src")
+    assert base64.b64decode(image.split(",")[1]) == (folder / "ahn2023-figure2.svg").read_bytes()
+    for _, attrs in parsed.elements:
+        if "download" in attrs:
+            inside = base64.b64decode(attrs["href"].split(",")[1])
+            assert inside == (folder / attrs["download"]).read_bytes()
+
+
+def test_two_reports_of_the_same_numbers_have_equal_figures(
+    results: list[Result], tmp_path: Path
+) -> None:
+    first, second = (write_report(results, tmp_path / name).parent for name in "ab")
+    for path in sorted((first / "figures").iterdir()):
+        assert path.read_bytes() == (second / "figures" / path.name).read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(results: list[Result], tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, not a folder")
+    with pytest.raises(OutputError, match="taken"):
+        write_report(results, tmp_path / "taken")
+
+
+def test_a_formula_that_cannot_be_typeset_is_named_before_anything_is_written(
+    results: list[Result], tmp_path: Path
+) -> None:
+    wrong = claim_result("ahn2023/wrong", Verdict([check(0.01)]), formula=r"\nosuchthing")
+    with pytest.raises(FormulaError, match=r"ahn2023/wrong.*nosuchthing"):
+        write_report([*results, wrong], tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def test_no_results_and_results_of_no_paper_are_refused(
+    results: list[Result], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="results is empty"):
+        write_report([], tmp_path)
+    stranger = replace(results[0], entry=replace(results[0].entry, id="nobody1900/x"))
+    with pytest.raises(ValueError, match="nobody1900/x"):
+        write_report([stranger], tmp_path)
