@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -66,6 +67,11 @@ class Prompt:
 
     def gram(self) -> Float[Tensor, "batch d+1 d+1"]:
         """G = (1/n) sum_i z_i z_i^T of the context tokens z_i = (x_i, y_i); zero if n = 0."""
+        return self._gram
+
+    @cached_property
+    def _gram(self) -> Tensor:
+        # Kept: training on a fixed sample asks for it at every step.
         z = torch.cat([self.x, self.y.unsqueeze(-1)], dim=-1)
         return z.mT @ z / max(self.n, 1)
 

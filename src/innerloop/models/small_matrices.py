@@ -46,8 +46,8 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (gradient,) = gradients
         x, y = ctx.saved_tensors
-        x_gradient = _multiply(gradient, y.transpose(0, 1))
-        y_gradient = _multiply(x.transpose(0, 1), gradient)
+        x_gradient = product(gradient, y.transpose(0, 1))
+        y_gradient = product(x.transpose(0, 1), gradient)
         return x_gradient.sum_to_size(x.shape), y_gradient.sum_to_size(y.shape)
 
     @staticmethod

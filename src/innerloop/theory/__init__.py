@@ -1,5 +1,6 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
+from innerloop.theory.descent import descend
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -13,6 +14,7 @@ from innerloop.theory.ray import (
     ray_error,
     ray_risk,
     ray_spectrum,
+    transformed_optimum,
     untied_optimum,
 )
 from innerloop.theory.wishart import (
@@ -31,6 +33,7 @@ __all__ = [
     "RayOptimum",
     "TooLargeError",
     "TracePolynomial",
+    "descend",
     "expected_power_sums",
     "expected_trace",
     "layered_risk",
@@ -46,5 +49,6 @@ __all__ = [
     "sandwich_moment",
     "single_layer_risk",
     "trace_moment",
+    "transformed_optimum",
     "untied_optimum",
 ]

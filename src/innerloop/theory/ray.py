@@ -12,15 +12,17 @@ import torch
 from jaxtyping import Float
 from scipy.optimize import brentq
 from torch import Tensor
+from torch.nn.functional import pad
 
+from innerloop.theory.descent import least_squares
 from innerloop.theory.wishart import Quadrature, mean_spectrum, recurrence
 
 
 def ray_error(
     steps: Float[Tensor, "*batch layers"],
-    spectrum: Float[Tensor, " nodes"],
+    spectrum: Float[Tensor, "*batch nodes"] | Float[Tensor, " nodes"],
     transforms: Float[Tensor, "*batch layers"] | None = None,
-) -> Float[Tensor, "*batch nodes"]:
+) -> Float[Tensor, "..."]:
     """What is left of the error along an eigenvector of W/n, after all layers.
 
     Without transforms prod_l (1 - a_l x). With them, g being the covariance as transformed so far,
@@ -53,10 +55,17 @@ def ray_spectrum(layers: int, n: int, d: int, *, transformed: bool = False) -> Q
 
 @dataclass(frozen=True)
 class RayOptimum:
-    """The best steps, in increasing order (the order does not matter), and their risk."""
+    """The best steps, the transforms that go with them if there are any, and their risk.
+
+    Without transforms the order of the steps does not matter, and they are given in increasing
+    order.
+    """
 
     steps: Float[Tensor, " layers"]
     risk: float
+    transforms: Float[Tensor, " layers"] | None = None
+    hits: int = 1
+    """For a search: how many of its starts ended at this risk."""
 
 
 def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
@@ -88,3 +97,27 @@ def looped_optimum(loops: int, n: int, d: int) -> RayOptimum:
     step = brentq(slope, 0.0, 1 / positive[0], xtol=1e-15, rtol=1e-14)
     steps = torch.full((loops,), step, dtype=torch.float64)
     return RayOptimum(steps, ray_risk(steps, n, d).item())
+
+
+def transformed_optimum(
+    layers: int, n: int, d: int, *, starts: int, generator: torch.Generator
+) -> RayOptimum:
+    """The best steps and transforms (GD++) that a search from many starts finds.
+
+    No closed form is known, and the ray has several local minima from L = 2 on: `hits` says how
+    often the search found the one it returns. The last transform changes nothing and is 0.
+    """
+
+    spectrum = ray_spectrum(layers, n, d, transformed=True)
+
+    def residuals(vector: Tensor) -> Tensor:
+        error = ray_error(vector[:layers], spectrum.nodes, pad(vector[layers:], (0, 1)))
+        return spectrum.weights.sqrt() * error
+
+    # Good steps grow from layer to layer by an order of magnitude; good transforms lie between 0 and 2.
+    uniform = torch.rand(starts, 2 * layers - 1, generator=generator, dtype=torch.float64)
+    steps, transforms = uniform[:, :layers].mul(3).sub(1).exp() / 2, 2.5 * uniform[:, layers:] - 0.2
+    risks, points = least_squares(residuals, torch.cat([steps, transforms], dim=1))
+    best = points[risks.argmin()]
+    hits = int((risks < risks.min() * (1 + 1e-6)).sum())
+    return RayOptimum(best[:layers], risks.min().item(), pad(best[layers:], (0, 1)), hits)

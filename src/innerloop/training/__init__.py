@@ -1,8 +1,9 @@
 """Training: one loop for everything that learns by steps, L-BFGS, and what they minimise."""
 
 from innerloop.training.checkpoints import Checkpoint, CheckpointError
-from innerloop.training.history import History
-from innerloop.training.lbfgs import minimise
+from innerloop.training.controlled import ControlledWishart
+from innerloop.training.history import History, Metric
+from innerloop.training.lbfgs import gauss_newton_coordinates, minimise
 from innerloop.training.objectives import Exact, Objective, Prompts, Wishart
 from innerloop.training.parallel import Ensemble, Together
 from innerloop.training.trainer import clip_norm, cosine, train, warmup
@@ -10,15 +11,18 @@ from innerloop.training.trainer import clip_norm, cosine, train, warmup
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "ControlledWishart",
     "Ensemble",
     "Exact",
     "History",
+    "Metric",
     "Objective",
     "Prompts",
     "Together",
     "Wishart",
     "clip_norm",
     "cosine",
+    "gauss_newton_coordinates",
     "minimise",
     "train",
     "warmup",

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-Metric = Callable[[nn.Module], float | Sequence[float] | Tensor]
-"""A number, or one number per member, read off the model; it must not change the model."""
+Metric = Callable[[Any], float | Sequence[float] | Tensor]
+"""One or more numbers read off the model; it must not change the model."""
 
 
 @dataclass
@@ -18,18 +18,25 @@ class History:
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
 
-    def record(
-        self, step: int, loss: Tensor, metrics: Mapping[str, Metric], model: nn.Module
-    ) -> None:
-        row: dict[str, Any] = {"step": step, "loss": loss.detach().tolist()}
-        for name, metric in metrics.items():
-            value = metric(model)
-            row[name] = value.tolist() if isinstance(value, Tensor) else value
-        for name, value in row.items():
+    def record(self, step: int, loss: Tensor, measured: Mapping[str, Any]) -> None:
+        """Adds a row; `measured` is what `measure` read off the same weights."""
+        for name, value in {"step": step, "loss": loss.detach().tolist(), **measured}.items():
             self.columns.setdefault(name, []).append(value)
+
+    def extend(self, other: History) -> None:
+        """Appends a run that began where this one ended; its steps are counted on from here."""
+        offset = self["step"][-1]
+        for name, values in other.columns.items():
+            self.columns[name] += [offset + v for v in values] if name == "step" else values
 
     def __getitem__(self, name: str) -> list[Any]:
         return self.columns[name]
 
     def __len__(self) -> int:
         return len(self.columns.get("step", []))
+
+
+def measure(metrics: Mapping[str, Metric], model: nn.Module) -> dict[str, Any]:
+    """Every metric of the model as it now is, as plain numbers."""
+    values = {name: metric(model) for name, metric in metrics.items()}
+    return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}

@@ -98,9 +98,7 @@ class Wishart:
             return ((error @ sigma) * error).sum(-1).mean()
         s = gram[:, :d, :d]
         j, k = model.weights.operators(s, model.loops)
-        # tr(J Omega J^T Sigma) as a sum of squares: einsum makes each fixed factor one product.
-        root, prior_root = torch.linalg.cholesky(sigma), torch.linalg.cholesky(self.task.prior)
-        risk = torch.einsum("ji,bjk,kl->bil", root, j, prior_root).square().sum((-2, -1))
+        risk = white_error(j, self.task).square().sum((-2, -1))
         if self.task.noise_std > 0:
             noise = (torch.einsum("ij,bjk->bik", sigma, k) * (k @ s)).sum((-2, -1))
             risk = risk + self.task.noise_std**2 / self.task.n * noise
@@ -132,6 +130,14 @@ class Exact:
             f"the exact objective knows no closed form for {type(weights).__name__}; "
             "use the wishart or the prompts objective"
         )
+
+
+def white_error(
+    j: Float[Tensor, "samples d d"], task: LinearRegression
+) -> Float[Tensor, "samples d d"]:
+    """Sigma^T/2 J Omega^1/2, whose squared Frobenius norm is tr(J Omega J^T Sigma)."""
+    root, prior_root = torch.linalg.cholesky(task.covariance), torch.linalg.cholesky(task.prior)
+    return torch.einsum("ji,bjk,kl->bil", root, j, prior_root)
 
 
 def _require_batch(batch: int) -> None:

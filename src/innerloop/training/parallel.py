@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import stack_module_state, vmap
 from torch.utils import _pytree as pytree
 
+from innerloop.training.functional import functional
 from innerloop.training.objectives import Objective
 
 
@@ -54,27 +55,9 @@ class Ensemble(nn.Module):
 
     def losses(self, objective: Objective, batches: Any) -> Float[Tensor, " members"]:
         """Every member's loss on its own batch (a batch whose tensors have a leading axis)."""
-        holder = _LossOf(self._template[0], objective)
-
-        def loss(parameters: dict[str, Tensor], batch: Any) -> Tensor:
-            return functional_call(
-                holder, {f"model.{k}": v for k, v in parameters.items()}, (batch,)
-            )
-
+        loss = functional(self._template[0], objective.loss)
         in_dims = (0, None if batches is None else 0)
         return vmap(loss, in_dims=in_dims)(self.parameters_by_name, batches)
-
-
-class _LossOf(nn.Module):
-    """The objective's loss as a module's forward pass, which is what functional_call takes."""
-
-    def __init__(self, model: nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.model = model
-        self.objective = objective
-
-    def forward(self, batch: Any) -> Tensor:
-        return self.objective.loss(self.model, batch)
 
 
 @dataclass(frozen=True)

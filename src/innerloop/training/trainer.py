@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.training.checkpoints import Checkpoint
-from innerloop.training.history import History, Metric
+from innerloop.training.history import History, Metric, measure
 from innerloop.training.objectives import Objective
 
 Schedule = Callable[[int], float]
@@ -68,7 +68,7 @@ def train(
                     "a smaller learning rate or clipping may help"
                 )
             if step % every == 0:
-                history.record(step, loss, metrics, model)
+                history.record(step, loss, measure(metrics, model))
             optimizer.zero_grad()
             loss.sum().backward()
             if clip is not None:
@@ -80,7 +80,7 @@ def train(
                 checkpoint.save(step, model, optimizer, generator, history)
         if step == steps and (not history.columns or history["step"][-1] != steps):
             final = objective.loss(model, objective.sample(generator))
-            history.record(steps, final, metrics, model)
+            history.record(steps, final, measure(metrics, model))
         if checkpoint is not None:
             checkpoint.save(step, model, optimizer, generator, history)
         if step < steps:

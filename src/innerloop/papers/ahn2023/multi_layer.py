@@ -15,7 +15,7 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.algorithms import GradientDescent
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import ALGEBRA, DTYPE, descend, generator, rotated
+from innerloop.papers.ahn2023.settings import ALGEBRA, DTYPE, generator, rotated
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.tasks import LinearRegression
@@ -82,7 +82,7 @@ def forward_pass_is_gradient_descent(scale: Scale) -> Verdict:
 
 def reached(function: Callable[[Tensor], Tensor], starts: Iterable[Tensor]) -> list[float]:
     """Where descent ends from each of these starts."""
-    return [descend(function, start.flatten())[0] for start in starts]
+    return [theory.descend(function, start.flatten())[0] for start in starts]
 
 
 @claim(
@@ -295,8 +295,9 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
 
     point = torch.tensor([0.4, 1.5], dtype=DTYPE), torch.tensor([0.8, 0.0], dtype=DTYPE)
     a_gradient, b_gradient = ray_gradients(inverse, *point)
-    best = best_ray_point(2, n, d, starts=20)
-    a_best, b_best = ray_gradients(inverse, *best)
+    best = theory.transformed_optimum(2, n, d, starts=20, generator=generator(0))
+    assert best.transforms is not None
+    a_best, b_best = ray_gradients(inverse, best.steps, best.transforms)
     untransformed = theory.untied_optimum(2, n, d).steps, torch.zeros(2, dtype=DTYPE)
     _, b_control = ray_gradients(inverse, *untransformed)
     skew = torch.tensor([[0.0, 0.2], [0.1, 0.0]], dtype=DTYPE)
@@ -336,25 +337,9 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
             "layers": 2,
             "Sigma": "eigenvalues 1, 0.3, rotated",
             "point": "a = (0.4, 1.5), b = 0.8",
-            "best": f"a = ({best[0][0]:.4f}, {best[0][1]:.4f}), b = {best[1][0]:.4f}",
+            "best": f"a = {best.steps.tolist()}, b = {best.transforms[0]:.4f}",
         },
     )
-
-
-def best_ray_point(layers: int, n: int, d: int, starts: int) -> tuple[Tensor, Tensor]:
-    """The best (a, b) on the ray that descent finds from several starts."""
-
-    def loss(vector: Tensor) -> Tensor:
-        transforms = torch.cat([vector[layers:], vector.new_zeros(1)])
-        return theory.ray_risk(vector[:layers], n, d, transforms)
-
-    # Steps grow from layer to layer at good points: starts cover a wide range of sizes.
-    ends = [
-        descend(loss, torch.cat([normal(s, layers).exp(), normal(s + 999, layers - 1).abs()]))
-        for s in range(starts)
-    ]
-    _, best = min(ends, key=lambda end: end[0])
-    return best[:layers], torch.cat([best[layers:], best.new_zeros(1)])
 
 
 @claim(

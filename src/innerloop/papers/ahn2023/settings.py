@@ -1,11 +1,9 @@
 """The settings that several claims and figures of the paper share."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import minimize
 from torch import Tensor
 
 from innerloop.tasks import LinearRegression
@@ -58,24 +56,3 @@ WHY_SAMPLING = (
     "four standard errors: exceeded by chance with probability "
     f"{math.erfc(SAMPLING / math.sqrt(2)):.0e}"
 )
-
-
-def descend(
-    function: Callable[[Tensor], Tensor], start: Float[Tensor, " p"]
-) -> tuple[float, Float[Tensor, " p"]]:
-    """The value and the place where BFGS ends; for exact functions of a few dozen numbers."""
-
-    def value_and_gradient(vector: object) -> tuple[float, object]:
-        parameters = torch.as_tensor(vector, dtype=DTYPE).requires_grad_()
-        value = function(parameters)
-        (gradient,) = torch.autograd.grad(value, parameters)
-        return value.item(), gradient.numpy()
-
-    found = minimize(
-        value_and_gradient,
-        start.numpy(),
-        jac=True,
-        method="BFGS",
-        options={"gtol": 1e-11, "maxiter": 3000},
-    )
-    return float(found.fun), torch.as_tensor(found.x, dtype=DTYPE)

@@ -10,14 +10,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import (
-    ALGEBRA,
-    DTYPE,
-    SAMPLING,
-    WHY_SAMPLING,
-    descend,
-    generator,
-)
+from innerloop.papers.ahn2023.settings import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.tasks import LinearRegression
@@ -59,7 +52,7 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
     found = []
     for seed in range(starts):
         start = 0.5 * torch.randn((d + 1) ** 2, generator=generator(seed), dtype=DTYPE)
-        value, end = descend(loss, start)
+        value, end = theory.descend(loss, start)
         found.append((value, end[: d + 1], end[d + 1 :].view(d + 1, d)))
     return sorted(found, key=lambda point: point[0])
 

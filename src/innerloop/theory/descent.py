@@ -1,0 +1,57 @@
+"""Local minima of exact functions of a few dozen numbers."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.func import jacfwd, vmap
+
+
+def descend(
+    function: Callable[[Tensor], Tensor], start: Float[Tensor, " p"]
+) -> tuple[float, Float[Tensor, " p"]]:
+    """The value and the place where BFGS ends; the gradient comes from autograd, in float64."""
+
+    def value_and_gradient(vector: object) -> tuple[float, object]:
+        parameters = torch.as_tensor(vector, dtype=torch.float64).requires_grad_()
+        value = function(parameters)
+        (gradient,) = torch.autograd.grad(value, parameters)
+        return value.item(), gradient.numpy()
+
+    found = minimize(
+        value_and_gradient,
+        start.numpy(),
+        jac=True,
+        method="BFGS",
+        options={"gtol": 1e-11, "maxiter": 3000},
+    )
+    return float(found.fun), torch.as_tensor(found.x, dtype=torch.float64)
+
+
+def least_squares(
+    residuals: Callable[[Tensor], Tensor], starts: Float[Tensor, "starts p"], steps: int = 300
+) -> tuple[Float[Tensor, " starts"], Float[Tensor, "starts p"]]:
+    """Levenberg-Marquardt from many starts at once: the sums of squares and places where they end.
+
+    Args:
+        residuals: from one vector [p] to its residuals.
+        steps: tried by every start; a step that raises the sum of squares is taken back and
+            damped more.
+    """
+    points, damping = starts.clone(), torch.full((len(starts), 1), 1e-2).to(starts)
+    value = vmap(residuals)(points).square().sum(-1)
+    for _ in range(steps):
+        r, jacobian = vmap(residuals)(points), vmap(jacfwd(residuals))(points)
+        normal = jacobian.mT @ jacobian
+        scale = normal.diagonal(dim1=-2, dim2=-1).clamp_min(1e-30)
+        damped = normal + torch.diag_embed(damping * scale)
+        step = torch.linalg.solve(damped, jacobian.mT @ r.unsqueeze(-1)).squeeze(-1)
+        tried = points - step
+        tried_value = vmap(residuals)(tried).square().sum(-1)
+        better = (tried_value < value).unsqueeze(-1)
+        points = torch.where(better, tried, points)
+        value = torch.minimum(tried_value, value)
+        damping = torch.where(better, damping / 3, damping * 4).clamp(1e-15, 1e15)
+    return value, points
