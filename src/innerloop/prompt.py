@@ -44,14 +44,16 @@ class Prompt:
             got = list(getattr(self, name).shape)
             if got != shape:
                 raise ValueError(
-                    f"{name} must have shape {shape} to go with x of shape {[batch, n, d]}, got {got}"
+                    f"{name} must have shape {shape} to go with x of shape {[batch, n, d]}, got "
+                    f"{got}"
                 )
         for name in ("x", "y", "x_query"):
             finite = getattr(self, name).isfinite()
             if not finite.all():
                 index = (~finite).nonzero()[0].tolist()
                 raise ValueError(
-                    f"{name} must be finite, got {getattr(self, name)[tuple(index)]} at index {index}"
+                    f"{name} must be finite, got {getattr(self, name)[tuple(index)]} at index "
+                    f"{index}"
                 )
 
     @property

@@ -87,7 +87,7 @@ class GDPlusPlusWeights(LinearAttentionWeights):
 
     A layer is a gradient step preconditioned by A_l, after which the covariates are multiplied by
     I - B_l S_l A_l^T. Eq. 13 asks for symmetric A_l; nothing here needs it, and the transpose makes
-    A_l the preconditioner in w <- w - A_l grad R(w) for every A_l. The last B changes no prediction.
+    A_l the preconditioner in w <- w - A_l grad R(w) for any A_l. The last B changes no prediction.
     """
 
     def __init__(
@@ -160,9 +160,7 @@ class GDPlusPlusWeights(LinearAttentionWeights):
             ds = product(d, s)
             k = k + d - product(ds, k)
             if step < self.layers * loops - 1:
-                moved = moved - torch.einsum(
-                    "ij,jkb->ikb", b, product(moved, ds.transpose(0, 1))
-                )
+                moved = moved - torch.einsum("ij,jkb->ikb", b, product(moved, ds.transpose(0, 1)))
         return (identity - product(k, s)).permute(2, 0, 1), k.permute(2, 0, 1)
 
 

@@ -110,10 +110,14 @@ class UnknownIdError(ValueError):
 
 
 def entries() -> dict[str, Entry]:
-    """Every claim and figure by id, in the order of the papers."""
+    """Every claim and figure by id: paper by paper, claims first."""
     for key in PAPERS:
         importlib.import_module(f"innerloop.papers.{key}")
-    return dict(_ENTRIES)
+    order = [(key, kind) for key in PAPERS for kind in ("claim", "figure")]
+    ranked = sorted(
+        _ENTRIES.values(), key=lambda entry: order.index((entry.id.split("/")[0], entry.kind))
+    )
+    return {entry.id: entry for entry in ranked}
 
 
 def select(ids: Iterable[str]) -> list[Entry]:

@@ -43,7 +43,7 @@ def ray_risk(
     d: int,
     transforms: Float[Tensor, "*batch layers"] | None = None,
 ) -> Float[Tensor, "*batch"]:
-    """E (prediction - y_q)^2 on the ray; E y_q^2 = d. Differentiable in the steps and transforms."""
+    """E (prediction - y_q)^2 on the ray, differentiable; E y_q^2 = d."""
     spectrum = ray_spectrum(steps.shape[-1], n, d, transformed=transforms is not None)
     return spectrum(ray_error(steps, spectrum.nodes, transforms) ** 2)
 
@@ -72,7 +72,7 @@ def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
     """The best L different steps.
 
     The error p(x) = prod (1 - a_l x) may be any polynomial with p(0) = 1 and real roots. The best
-    one without regard to its roots is the orthogonal polynomial of degree L of the measure x dmu(x),
+    one without regard to its roots is the orthogonal polynomial of degree L of x dmu(x),
     whose roots are real, positive and distinct. So a_l = 1 / root_l, all different: looping one
     step is strictly worse for L >= 2.
     """
@@ -114,7 +114,7 @@ def transformed_optimum(
         error = ray_error(vector[:layers], spectrum.nodes, pad(vector[layers:], (0, 1)))
         return spectrum.weights.sqrt() * error
 
-    # Good steps grow from layer to layer by an order of magnitude; good transforms lie between 0 and 2.
+    # Good steps grow from layer to layer by an order of magnitude; good transforms are in (0, 2).
     uniform = torch.rand(starts, 2 * layers - 1, generator=generator, dtype=torch.float64)
     steps, transforms = uniform[:, :layers].mul(3).sub(1).exp() / 2, 2.5 * uniform[:, layers:] - 0.2
     risks, points = least_squares(residuals, torch.cat([steps, transforms], dim=1))

@@ -127,7 +127,7 @@ def _almost_hooks(k: int) -> Iterator[list[int]]:
 class Recurrence:
     """The monic orthogonal polynomials of the mean spectrum, as exact rationals.
 
-        pi_{k+1}(x) = (x - alpha_k) pi_k(x) - beta_k pi_{k-1}(x),   beta_0 = the total mass.
+    pi_{k+1}(x) = (x - alpha_k) pi_k(x) - beta_k pi_{k-1}(x),   beta_0 = the total mass.
     """
 
     alpha: tuple[Fraction, ...]

@@ -89,9 +89,7 @@ class Checkpoint:
         for key, value in header["optimizer"]["scalars"].items():
             index, name = key.split(".", 1)
             state.setdefault(int(index), {})[name] = value
-        optimizer.load_state_dict(
-            {"state": state, "param_groups": header["optimizer"]["groups"]}
-        )
+        optimizer.load_state_dict({"state": state, "param_groups": header["optimizer"]["groups"]})
         generator.set_state(tensors["generator"])
         return header["step"], History(header["history"])
 

@@ -22,9 +22,9 @@ class ControlledWishart:
     rare prompts carries it, and a fixed sample of 20,000 is overfitted by orders of magnitude. Two
     changes leave the expectation as it is:
 
-    * Every Wishart matrix U diag(l) U^T is used with all d cyclic shifts of its eigenvalues. Each is
-      again Wishart; together they make the sampled gradient on the ray point along the ray, as the
-      true one does (Ahn 2023, Theorem 5).
+    * Every Wishart matrix U diag(l) U^T is used with all d cyclic shifts of its eigenvalues. Each
+      is again Wishart; together they make the sampled gradient on the ray point along the ray, as
+      the true one does (Ahn 2023, Theorem 5).
     * The loss of the model's projection on the ray (a_l = tr(A_l Sigma)/d, b_l = tr(B_l)/d) is
       subtracted on the sample and added exactly.
 

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
-def functional(
-    model: nn.Module, function: Callable[..., Tensor]
-) -> Callable[..., Tensor]:
+def functional(model: nn.Module, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """f with f(parameters, *arguments) = function(model with these parameters, *arguments).
 
     `parameters` is a dictionary by name, as of `model.named_parameters()`. The transforms of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -98,7 +99,7 @@ def minimise(
 
 def gauss_newton_coordinates(
     model: nn.Module,
-    residuals: Callable[[nn.Module, Tensor], Tensor],
+    residuals: Callable[[Any, Tensor], Tensor],
     samples: Float[Tensor, "samples ..."],
     ridge: float = 1e-6,
 ) -> Float[Tensor, "p p"]:
@@ -120,4 +121,5 @@ def gauss_newton_coordinates(
 
 def _gradients(value: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     gradients = torch.autograd.grad(value, parameters, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
+    pairs = zip(parameters, gradients, strict=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in pairs]

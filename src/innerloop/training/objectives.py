@@ -62,7 +62,7 @@ class Wishart:
     """The expected loss given the context's Gram matrix, averaged over `batch` Gram matrices.
 
     Given w, tokens (x_i, y_i) are Gaussian with factor F = [[R, 0], [w^T R, noise_std]],
-    Sigma = R R^T, so their Gram matrix is F W F^T / n with W ~ Wishart_{d+1}(n). The query is always
+    Sigma = R R^T, so their Gram matrix is F W F^T / n, W ~ Wishart_{d+1}(n). The query is always
     integrated out. Where the prediction x_q^T K m is linear in the labels, so are w and the noise:
 
         tr(J Omega J^T Sigma) + (noise_std^2 / n) tr(K S K^T Sigma),    J = I - K S.

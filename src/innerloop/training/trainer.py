@@ -16,7 +16,7 @@ from innerloop.training.history import History, Metric, measure
 from innerloop.training.objectives import Objective
 
 Schedule = Callable[[int], float]
-"""From the step, 0 first, to a factor on the learning rate. Stateless, so that resuming is exact."""
+"""From the step, 0 first, to a factor on the learning rate. Stateless: resuming is exact."""
 
 Clip = Callable[[Iterable[nn.Parameter]], None]
 

@@ -17,15 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
-from innerloop.algorithms import GradientDescent
+from innerloop.algorithms import GradientDescent, Learner
 from innerloop.analysis import Estimate, estimate_risk
 from innerloop.papers.ahn2023.settings import (
-    D,
     LAYERS,
     SAMPLING,
     SPARSE_N,
     TRANSFORMED_N,
     WHY_SAMPLING,
+    D,
     generator,
 )
 from innerloop.papers.ahn2023.training import (
@@ -66,7 +66,7 @@ def history_table(runs: Mapping[str, Sequence[tuple[int, History]]]) -> Table:
 def plot_runs(
     axes: Axes, table: Table, training: str, column: str, colour: str, label: str, style: str = "-"
 ) -> None:
-    """Mean over the seeds, with the range of the seeds shaded; a finished run keeps its last value."""
+    """Mean over the seeds, their range shaded; a finished run keeps its last value."""
     chosen = np.asarray(table["training"]) == training
     seeds = np.asarray(table["seed"])[chosen]
     steps, values = (np.asarray(table[c], dtype=float)[chosen] for c in ("step", column))
@@ -142,7 +142,7 @@ def figure1(scale: Scale) -> FigureData:
     optimum = theory.untied_optimum(LAYERS, SPARSE_N, D).risk
     samples = scale.pick(smoke=10_000, quick=100_000, paper=1_000_000)
 
-    def test_z(learner: object, run: Trained) -> float:
+    def test_z(learner: Learner, run: Trained) -> float:
         source = generator(500 + run.seed)
         return abs(estimate_risk(learner, run.task, samples=samples, generator=source).z(optimum))
 
@@ -197,7 +197,8 @@ def figure1(scale: Scale) -> FigureData:
             r"f(A) \to 0",
             rf"f(A) \to {optimum:.5f} = \min_{{a}} \mathbf{{E}}\,\mathrm{{tr}} \prod_\ell"
             r"(I - a_\ell W/n)^2 > 0",
-            "Three gradient steps on 20 examples cannot solve the regression: the exact optimum on the "
+            "Three gradient steps on 20 examples cannot solve the regression: the exact "
+            "optimum on the "
             f"ray is {optimum:.5f}, 2.7% of E y^2 = 5, and that is where every seed ends.",
         ),
         settings={
@@ -217,8 +218,10 @@ def figure1(scale: Scale) -> FigureData:
     caption = (
         "Distance of the learned preconditioners from multiples of the identity, after (blue) and "
         f"before (red) whitening, and the training loss, mean and range over {len(trained)} seeds. "
-        "Solid: trained on the exact expected loss. Dashed: on one fixed sample of prompts, which is "
-        f"overfitted: its exact loss ends {100 * (np.mean(exact) / optimum - 1):.1f}% above the optimum."
+        "Solid: trained on the exact expected loss. Dashed: on one fixed sample of "
+        "prompts, which is "
+        f"overfitted: its exact loss ends {100 * (np.mean(exact) / optimum - 1):.1f}% "
+        f"above the optimum."
     )
     runs = {
         "exact": [(run.seed, run.history) for run in trained],
@@ -250,11 +253,13 @@ def figure2(scale: Scale) -> FigureData:
     verdict = Verdict(
         [
             Check(
-                "largest relative difference of the sorted mean diagonals from the exact best steps",
+                "largest relative difference of the sorted mean diagonals from the exact best "
+                "steps",
                 max(gap(run, best) for run in trained),
                 1e-3,
                 min(gap(run, looped) for run in trained),
-                "L-BFGS stops at a loss within 1e-11 of the optimum, and the loss is quadratic there",
+                "L-BFGS stops at a loss within 1e-11 of the optimum, and the loss is quadratic "
+                "there",
                 "the best single step, looped three times",
             )
         ],
@@ -295,7 +300,8 @@ def draw_figure3(tables: Mapping[str, Table]) -> Picture:
 
 @figure(
     "ahn2023/figure3",
-    "With covariate transforms, training finds A proportional to the inverse covariance and B to the "
+    "With covariate transforms, training finds A proportional to the inverse "
+    "covariance and B to the "
     "identity, and the loss converges to 0",
     source="Figure 3, section 6.1",
     draw=draw_figure3,
@@ -307,6 +313,7 @@ def figure3(scale: Scale) -> FigureData:
     best = theory.transformed_optimum(
         LAYERS, TRANSFORMED_N, D, starts=starts, generator=generator(0)
     )
+    assert best.transforms is not None
     without = theory.untied_optimum(LAYERS, TRANSFORMED_N, D).risk
     draws = scale.pick(smoke=2_000, quick=20_000, paper=100_000)
 
@@ -370,8 +377,10 @@ def figure3(scale: Scale) -> FigureData:
         correction=Correction(
             r"f(A, B) \to 0",
             rf"f(A, B) \to {best.risk:.5f} > 0",
-            "With 10 examples three layers cannot solve the regression, with transforms either. The best "
-            f"point on the ray known ({starts} starts of a search on the exact loss, {best.hits} of which "
+            "With 10 examples three layers cannot solve the regression, with transforms "
+            "either. The best "
+            f"point on the ray known ({starts} starts of a search on the exact loss, "
+            f"{best.hits} of which "
             f"end there) has the loss {best.risk:.5f} of E y^2 = 5; without transforms it is "
             f"{without:.4f}. Training ends there.",
         ),
@@ -390,7 +399,8 @@ def figure3(scale: Scale) -> FigureData:
         },
     )
     caption = (
-        "Distances of the learned matrices from multiples of the identity and the training loss while "
+        "Distances of the learned matrices from multiples of the identity and the "
+        "training loss while "
         f"the third layer is trained, mean and range over {len(trained)} seeds. The first "
         "iterations are plain L-BFGS, the rest run in Gauss-Newton coordinates on fresh samples."
     )

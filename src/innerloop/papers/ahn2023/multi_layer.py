@@ -47,7 +47,8 @@ def relative(difference: Tensor, reference: Tensor) -> float:
 
 @claim(
     "ahn2023/lemma2",
-    "The forward pass of a transformer with weights (9) is gradient descent preconditioned by -A_i, "
+    "The forward pass of a transformer with weights (9) is gradient descent "
+    "preconditioned by -A_i, "
     "one step per layer",
     source="Lemma 2",
     formula=r"w_{i+1} = w_i + A_i \nabla R_{w_\star}(w_i),\qquad"
@@ -220,7 +221,8 @@ def ray_holds_critical_points(scale: Scale) -> Verdict:
     "ahn2023/theorem4-direction",
     "In the proof: moving along R~_i = r_i I lowers the loss at least as fast as along any R",
     source="Proof of Theorem 4, Eq. 25 and the line after it",
-    formula=r"\tilde R_i = r_i I,\quad r_i = \tfrac{1}{d}\mathrm{Tr}(\Sigma^{1/2} R_i \Sigma^{1/2})",
+    formula=r"\tilde R_i = r_i I,\quad r_i = \tfrac{1}{d}\mathrm{Tr}(\Sigma^{1/2} R_i "
+    r"\Sigma^{1/2})",
 )
 def descent_direction(scale: Scale) -> Verdict:
     n, layers, d = 7, 2, 3
@@ -264,7 +266,8 @@ def descent_direction(scale: Scale) -> Verdict:
         correction=Correction(
             r"\tilde R_i = r_i I",
             r"\tilde R_i = r_i \Sigma^{-1}",
-            "The gradient on the ray is proportional to Sigma, so the direction in the ray with the "
+            "The gradient on the ray is proportional to Sigma, so the direction in the ray "
+            "with the "
             "same derivative as R is r Sigma^-1; r I does not even lie in S unless Sigma is a "
             "multiple of I. The later steps of the proof use the right one.",
         ),
@@ -393,7 +396,8 @@ def shifted_label(seed: int, *, dense: bool) -> tuple[Tensor, Tensor, Tensor]:
     "With weights (13) the loss is the mean square of the query's last entry when its label is "
     "written into the prompt",
     source="Lemma 9",
-    formula=r"f = \mathbf{E}\left[\mathrm{Tr}\left((I-M) \bar Y_k^\top \bar Y_k (I-M)\right)\right]",
+    formula=r"f = \mathbf{E}\left[\mathrm{Tr}\left((I-M) \bar Y_k^\top \bar Y_k "
+    r"(I-M)\right)\right]",
 )
 def reformulated_loss(scale: Scale) -> Verdict:
     def gap(seed: int, *, dense: bool) -> float:

@@ -27,11 +27,11 @@ from innerloop import theory
 from innerloop.analysis import Estimate, distance_to_identity
 from innerloop.models import GDPlusPlusWeights, GradientDescentWeights, LinearAttention
 from innerloop.papers.ahn2023.settings import (
-    D,
     DTYPE,
     LAYERS,
     SPARSE_N,
     TRANSFORMED_N,
+    D,
     experiment,
     generator,
     square_root,
@@ -68,7 +68,7 @@ class Trained:
 
     @property
     def preconditioners(self) -> Tensor:
-        return self.model.weights.preconditioners.detach()
+        return self._matrices("preconditioners")
 
     @property
     def white_preconditioners(self) -> Tensor:
@@ -79,7 +79,10 @@ class Trained:
     @property
     def transforms(self) -> Tensor:
         """B_l, without the last one, which changes nothing."""
-        return self.model.weights.transforms.detach()[:-1]
+        return self._matrices("transforms")[:-1]
+
+    def _matrices(self, name: str) -> Tensor:
+        return self.model.weights.get_parameter(name).detach()
 
 
 def distances(task: LinearRegression, *, transformed: bool = False) -> dict[str, Metric]:

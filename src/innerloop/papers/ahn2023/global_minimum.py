@@ -59,11 +59,13 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
 
 @claim(
     "ahn2023/theorem1",
-    "One layer of linear attention has the least loss, over all its weights, when it takes one step "
+    "One layer of linear attention has the least loss, over all its weights, when it "
+    "takes one step "
     "of gradient descent preconditioned by (8)",
     source="Theorem 1, Eq. 8",
     formula=r"b^\top = [0 \cdots 0\; 1],\quad A = -\begin{bmatrix} U\,\mathrm{diag}\left("
-    r"\frac{1}{\frac{n+1}{n}\lambda_i + \frac{1}{n}\sum_k \lambda_k}\right) U^\top \\ 0 \end{bmatrix}",
+    r"\frac{1}{\frac{n+1}{n}\lambda_i + \frac{1}{n}\sum_k \lambda_k}\right) U^\top \\ "
+    r"0 \end{bmatrix}",
 )
 def global_minimum(scale: Scale) -> Verdict:
     best = theory.one_step_preconditioner(TASK.covariance, N)
@@ -106,7 +108,8 @@ def global_minimum(scale: Scale) -> Verdict:
             "stated minimum": round(optimum, 6),
             "random starts": starts,
             "of these, ended at a local minimum instead": (
-                f"{len(elsewhere)}, with {1 + min(elsewhere):.4f} to {1 + max(elsewhere):.4f} times "
+                f"{len(elsewhere)}, with {1 + min(elsewhere):.4f} to {1 + max(elsewhere):.4f} "
+                f"times "
                 "the loss (v = 0 and p r^T of rank one)"
                 if elsewhere
                 else "0"
@@ -156,7 +159,8 @@ def uniqueness(scale: Scale) -> Verdict:
         ],
         corrected=[
             Check(
-                "d = 3: largest distance of the global minima that descent finds from the stated family",
+                "d = 3: largest distance of the global minima that descent finds from the stated "
+                "family",
                 max(distances),
                 1e-4,
                 far,
@@ -169,7 +173,8 @@ def uniqueness(scale: Scale) -> Verdict:
             r"\text{unique up to } (\gamma b, \gamma^{-1} A) \text{ for } d \ge 2;\quad"
             r" d = 1:\; b = (p, 0),\; A = (0, r)^\top,\; pr = -\Gamma^{-1} \text{ as well}",
             "For d = 1 the Gram matrix is symmetric in covariate and label, so reading row 1 and "
-            "column 2 of it gives the same prediction as reading row 2 and column 1: a second family "
+            "column 2 of it gives the same prediction as reading row 2 and column 1: a "
+            "second family "
             f"of minima with the same loss 4/15 (measured gap {gap:.0e}). In the proof, f_j(X) "
             "depends on X only through X + X^T, so its minimiser is unique only up to a "
             "skew-symmetric matrix.",

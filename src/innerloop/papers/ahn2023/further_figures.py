@@ -14,7 +14,7 @@ from matplotlib.ticker import ScalarFormatter
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import D, DTYPE, LAYERS, SPARSE_N, experiment, generator
+from innerloop.papers.ahn2023.settings import DTYPE, LAYERS, SPARSE_N, D, experiment, generator
 from innerloop.papers.ahn2023.training import Trained, grown, off_ray_excess
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -43,7 +43,7 @@ def best_plain_descent(task: LinearRegression, layers: int) -> float:
 
 
 def trained_loss(task: LinearRegression, layers: int, scale: Scale) -> tuple[float, float]:
-    """The loss of a trained transformer (exact on the ray, the rest sampled), and the sampled part."""
+    """A trained transformer's loss (exact on the ray, the rest sampled), and the sampled part."""
     model, history = grown(task, layers, generator(0))
     run = Trained(0, task, model, history)
     draws = scale.pick(smoke=2_000, quick=20_000, paper=100_000)
@@ -58,7 +58,9 @@ def compare(settings: list[tuple[int, int]], scale: Scale) -> dict[str, list[flo
     for layers, n in settings:
         task = experiment(n, seed=0)
         starts = scale.pick(smoke=60, quick=300, paper=1000)
-        transformed = theory.transformed_optimum(layers, n, D, starts=starts, generator=generator(0))
+        transformed = theory.transformed_optimum(
+            layers, n, D, starts=starts, generator=generator(0)
+        )
         loss, off_ray = trained_loss(task, layers, scale)
         row = {
             "layers": layers,
@@ -141,7 +143,8 @@ def against_layers(scale: Scale) -> FigureData:
     table = compare([(layers, SPARSE_N) for layers in depths], scale)
     caption = (
         f"Expected loss against the number of layers, n = {SPARSE_N}. Lines are exact; points are "
-        "trained transformers, whose loss is exact on the ray and sampled off it. Growing a trained "
+        "trained transformers, whose loss is exact on the ray and sampled off it. "
+        "Growing a trained "
         "stack layer by layer can end at a local minimum: the settings list how far above the line."
     )
     return FigureData({"losses": table}, caption, judge(table))
@@ -158,7 +161,8 @@ def against_context_length(scale: Scale) -> FigureData:
     layers = scale.pick(smoke=2, quick=LAYERS, paper=LAYERS)
     table = compare([(layers, n) for n in lengths], scale)
     caption = (
-        f"Expected loss against the number of examples, {layers} layers. Lines are exact; points are "
+        f"Expected loss against the number of examples, {layers} layers. Lines are exact; "
+        f"points are "
         "trained transformers, whose loss is exact on the ray and sampled off it."
     )
     return FigureData({"losses": table}, caption, judge(table))

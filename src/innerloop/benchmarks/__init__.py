@@ -1,0 +1,11 @@
+"""Benchmarks: what `innerloop bench` measures. Machines differ; ratios within one run tell more."""
+
+from collections.abc import Callable
+
+from rich.console import Console
+
+from innerloop.benchmarks import linear
+
+BENCHMARKS: dict[str, Callable[[Console], None]] = {"linear": linear.run}
+
+__all__ = ["BENCHMARKS"]
