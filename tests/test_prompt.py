@@ -127,7 +127,11 @@ def test_to_nothing_changes_nothing():
     [
         ("x", (2, 3), r"x must have shape \[batch, n, d\], got \[2, 3\]"),
         ("x", (2, 3, 4, 1), r"x must have shape \[batch, n, d\], got \[2, 3, 4, 1\]"),
-        ("y", (2, 5), r"y must have shape \[2, 3\] to go with x of shape \[2, 3, 4\], got \[2, 5\]"),
+        (
+            "y",
+            (2, 5),
+            r"y must have shape \[2, 3\] to go with x of shape \[2, 3, 4\], got \[2, 5\]",
+        ),
         ("y", (2, 3, 1), r"y must have shape \[2, 3\] .* got \[2, 3, 1\]"),
         ("x_query", (2, 3), r"x_query must have shape \[2, 4\] .* got \[2, 3\]"),
         ("y_query", (1,), r"y_query must have shape \[2\] .* got \[1\]"),

@@ -67,7 +67,7 @@ class Prompt:
     def __len__(self) -> int:
         return self.x.shape[0]
 
-    def gram(self) -> Float[Tensor, "batch d+1 d+1"]:
+    def gram(self) -> Float[Tensor, "batch token token"]:
         """G = (1/n) sum_i z_i z_i^T of the context tokens z_i = (x_i, y_i); zero if n = 0."""
         return self._gram
 
@@ -77,7 +77,7 @@ class Prompt:
         z = torch.cat([self.x, self.y.unsqueeze(-1)], dim=-1)
         return z.mT @ z / max(self.n, 1)
 
-    def token_matrix(self) -> Float[Tensor, "batch d+1 n+1"]:
+    def token_matrix(self) -> Float[Tensor, "batch token tokens"]:
         """Z_0 of Ahn 2023, Eq. 1: tokens are columns, the query's label slot holds 0."""
         x = torch.cat([self.x, self.x_query.unsqueeze(1)], dim=1)
         y = torch.cat([self.y, torch.zeros_like(self.y_query).unsqueeze(1)], dim=1)

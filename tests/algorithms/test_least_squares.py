@@ -18,7 +18,9 @@ def test_least_squares_is_exact_once_there_are_d_noiseless_examples():
 @pytest.mark.parametrize("n", [1, 3, 4, 9])
 def test_least_squares_is_the_minimum_norm_solution(n):
     prompt = random_prompt(batch=6, n=n, d=4)
-    expected = [np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(prompt.x, prompt.y, strict=True)]
+    expected = [
+        np.linalg.lstsq(x, y, rcond=None)[0] for x, y in zip(prompt.x, prompt.y, strict=True)
+    ]
     torch.testing.assert_close(
         LeastSquares().weights(prompt), torch.tensor(np.array(expected)), rtol=1e-10, atol=1e-10
     )
@@ -89,6 +91,8 @@ def test_ridge_without_examples_predicts_zero():
 
 @pytest.mark.parametrize("penalty", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_penalty_that_is_not_positive_is_refused(penalty):
-    with pytest.raises(ValueError, match=rf"penalty must be positive and finite, got {penalty}") as e:
+    with pytest.raises(
+        ValueError, match=rf"penalty must be positive and finite, got {penalty}"
+    ) as e:
         Ridge(penalty)
     assert "use LeastSquares()" in str(e.value)

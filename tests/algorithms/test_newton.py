@@ -18,7 +18,7 @@ def true_weights(prompt):
 
 
 def error_on_eigenvectors(prompt, scale):
-    """What is left of w* along each eigenvector of S, [batch, steps + 1, d]; eigenvalues [batch, d]."""
+    """What is left of w* along eigenvectors of S, [batch, steps + 1, d], and the eigenvalues."""
     w = true_weights(prompt)
     values, vectors = torch.linalg.eigh(prompt.x.mT @ prompt.x)
     iterates = Newton(STEPS, scale=scale).iterates(prompt)

@@ -169,8 +169,14 @@ def test_prompts_have_the_dtype_of_the_covariance(dtype, noise_std):
             r"covariance must be positive definite, got a smallest eigenvalue of -0.5",
         ),
         ({"covariance": torch.zeros(2, 2)}, r"covariance must be positive definite, .* of 0"),
-        ({"covariance": torch.diag(torch.tensor([1.0, float("nan")]))}, r"covariance must be finite"),
-        ({"covariance": torch.diag(torch.tensor([1.0, float("inf")]))}, r"covariance must be finite"),
+        (
+            {"covariance": torch.diag(torch.tensor([1.0, float("nan")]))},
+            r"covariance must be finite",
+        ),
+        (
+            {"covariance": torch.diag(torch.tensor([1.0, float("inf")]))},
+            r"covariance must be finite",
+        ),
         (
             {"weight_covariance": torch.eye(3)},
             r"weight_covariance must have the shape \[2, 2\] of covariance, got \[3, 3\]",

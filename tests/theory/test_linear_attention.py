@@ -201,7 +201,9 @@ def test_a_batch_of_weights_is_evaluated_like_a_loop():
     risks = layered_risk(a, SIGMA, N, OMEGA, 0.3)
     assert risks.shape == (4,)
     for risk, one in zip(risks, a, strict=True):
-        torch.testing.assert_close(risk, layered_risk(one, SIGMA, N, OMEGA, 0.3), rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            risk, layered_risk(one, SIGMA, N, OMEGA, 0.3), rtol=1e-12, atol=0
+        )
 
 
 def test_a_batch_of_transforms_is_evaluated_like_a_loop():
@@ -209,9 +211,9 @@ def test_a_batch_of_transforms_is_evaluated_like_a_loop():
     a = torch.stack([covariance(2, seed=s, smallest=0.2, largest=0.5) for s in range(6)])
     a, b = a.view(3, 2, 2, 2), 0.3 * normal(3, 2, 2, 2, seed=6)
     risks = layered_risk(a, sigma, N, transforms=b, symmetric=True)
-    mapped = torch.func.vmap(
-        lambda a, b: layered_risk(a, sigma, N, transforms=b, symmetric=True)
-    )(a, b)
+    mapped = torch.func.vmap(lambda a, b: layered_risk(a, sigma, N, transforms=b, symmetric=True))(
+        a, b
+    )
     for i in range(3):
         one = layered_risk(a[i], sigma, N, transforms=b[i], symmetric=True)
         torch.testing.assert_close(risks[i], one, rtol=1e-10, atol=0)
@@ -220,7 +222,9 @@ def test_a_batch_of_transforms_is_evaluated_like_a_loop():
 
 def test_the_gradient_matches_finite_differences():
     a = (0.3 * normal(2, 3, 3, seed=8)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a: layered_risk(a, SIGMA, N, OMEGA, 0.3), (a,), atol=1e-7)
+    assert torch.autograd.gradcheck(
+        lambda a: layered_risk(a, SIGMA, N, OMEGA, 0.3), (a,), atol=1e-7
+    )
 
 
 def test_zero_preconditioners_leave_the_whole_label():
@@ -241,7 +245,11 @@ def test_in_one_dimension_two_layers_are_computed_by_hand(noise_std):
     expected += noise_std**2 / n * sigma * (noise * moments[: len(noise)]).sum()
     a = torch.tensor([a1, a2], dtype=DOUBLE).view(2, 1, 1)
     risk = layered_risk(
-        a, torch.full((1, 1), sigma, dtype=DOUBLE), n, torch.full((1, 1), omega, dtype=DOUBLE), noise_std
+        a,
+        torch.full((1, 1), sigma, dtype=DOUBLE),
+        n,
+        torch.full((1, 1), omega, dtype=DOUBLE),
+        noise_std,
     )
     torch.testing.assert_close(risk, expected, rtol=1e-12, atol=0)
 

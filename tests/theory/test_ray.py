@@ -15,6 +15,7 @@ from innerloop.theory import (
     ray_risk,
     ray_spectrum,
     sample_wishart,
+    transformed_optimum,
     untied_optimum,
 )
 from tests.samples import DOUBLE, assert_means, covariance, normal, seeded
@@ -302,6 +303,32 @@ def test_the_distance_of_the_best_step_from_one_shrinks_like_one_over_n():
     assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.02)
     assert gaps[1] / gaps[2] == pytest.approx(2, rel=0.01)
     assert 4000 * gaps[2] == pytest.approx(7.84, rel=0.01)
+
+
+def test_the_search_with_transforms_finds_the_known_risk():
+    best = transformed_optimum(3, 10, 5, starts=60, generator=seeded(1))
+    assert best.risk == pytest.approx(0.0392593, abs=5e-8)
+    assert best.hits >= 1
+    expected = torch.tensor([0.539, 1.570, 11.78], dtype=DOUBLE)
+    torch.testing.assert_close(best.steps, expected, rtol=1e-3, atol=0)
+    expected = torch.tensor([0.297, 0.948, 0.0], dtype=DOUBLE)
+    torch.testing.assert_close(best.transforms.abs(), expected, rtol=2e-3, atol=0)
+    again = ray_risk(best.steps, 10, 5, best.transforms).item()
+    assert again == pytest.approx(best.risk, rel=1e-10)
+
+
+def test_transforms_lower_the_risk():
+    best = transformed_optimum(2, 20, 5, starts=30, generator=seeded(1))
+    assert best.risk < 0.9 * untied_optimum(2, 20, 5).risk
+
+
+def test_the_search_with_transforms_of_one_layer_is_the_plain_optimum():
+    best, plain = (
+        transformed_optimum(1, 20, 5, starts=5, generator=seeded(1)),
+        untied_optimum(1, 20, 5),
+    )
+    assert best.risk == pytest.approx(plain.risk, rel=1e-10)
+    torch.testing.assert_close(best.steps, plain.steps, rtol=1e-6, atol=0)
 
 
 def test_the_spectrum_has_as_many_nodes_as_the_degree_needs():

@@ -28,7 +28,8 @@ def test_moments_are_the_sum_over_all_pairings(n, d, k):
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "k", "value"), [(3, 2, 4, 3120), (1, 3, 5, 10395), (7, 4, 5, 1920240), (2, 2, 6, 196128)]
+    ("n", "d", "k", "value"),
+    [(3, 2, 4, 3120), (1, 3, 5, 10395), (7, 4, 5, 1920240), (2, 2, 6, 196128)],
 )
 def test_moments_have_their_known_values(n, d, k, value):
     assert expected_power_sums((k,), n, d) == value
@@ -157,9 +158,7 @@ def test_the_recurrence_makes_orthogonal_polynomials():
         polynomials.append(longer)
 
     def inner(p, q):
-        return sum(
-            a * b * moment(i + j, n, d) for i, a in enumerate(p) for j, b in enumerate(q)
-        )
+        return sum(a * b * moment(i + j, n, d) for i, a in enumerate(p) for j, b in enumerate(q))
 
     for i in range(count):
         for j in range(i):

@@ -34,7 +34,7 @@ class GradientDescent:
         """The same step, `steps` times."""
         return cls([preconditioner] * steps)
 
-    def iterates(self, prompt: Prompt) -> Float[Tensor, "batch steps+1 d"]:
+    def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         """w_0 = 0, w_1, ..., the last of which predicts."""
         w = torch.zeros_like(prompt.x_query)
         path = [w]
@@ -48,7 +48,7 @@ class GradientDescent:
     def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
         return (self.iterates(prompt)[:, -1] * prompt.x_query).sum(-1)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         return prefix_predictions(self, prompt)
 
 
@@ -77,8 +77,9 @@ class GDPlusPlus:
                 f"transforms must be one per step, {len(self.preconditioners)} in all, "
                 f"got {len(self.transforms)}"
             )
+        _require_square("transform", self.transforms)
 
-    def predictions(self, prompt: Prompt) -> Float[Tensor, "batch steps+1"]:
+    def predictions(self, prompt: Prompt) -> Float[Tensor, "batch iterates"]:
         """The prediction before the first step (0), after it, and so on."""
         x = torch.cat([prompt.x, prompt.x_query.unsqueeze(1)], dim=1)  # [batch, n + 1, d]
         labels = torch.cat([prompt.y, torch.zeros_like(prompt.y_query).unsqueeze(1)], dim=1)
@@ -96,7 +97,7 @@ class GDPlusPlus:
     def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
         return self.predictions(prompt)[:, -1]
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         return prefix_predictions(self, prompt)
 
 
@@ -108,9 +109,12 @@ def _times(matrix: Preconditioner, rows: Float[Tensor, "*batch d"]) -> Float[Ten
 def _require_steps(preconditioners: Sequence[Preconditioner]) -> None:
     if len(preconditioners) == 0:
         raise ValueError("preconditioners must hold at least one step, got none")
-    for matrix in preconditioners:
+    _require_square("preconditioner", preconditioners)
+
+
+def _require_square(name: str, matrices: Sequence[Preconditioner]) -> None:
+    for matrix in matrices:
         if isinstance(matrix, Tensor) and (matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]):
             raise ValueError(
-                f"a preconditioner must be a number or a [d, d] matrix, got shape "
-                f"{list(matrix.shape)}"
+                f"a {name} must be a number or a [d, d] matrix, got shape {list(matrix.shape)}"
             )

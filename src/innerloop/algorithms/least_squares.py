@@ -26,7 +26,7 @@ class LeastSquares:
     def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
         return (self.weights(prompt) * prompt.x_query).sum(-1)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         return prefix_predictions(self, prompt)
 
 
@@ -56,5 +56,5 @@ class Ridge:
     def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
         return (self.weights(prompt) * prompt.x_query).sum(-1)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         return prefix_predictions(self, prompt)

@@ -31,7 +31,7 @@ class Newton:
         if not 0 < self.scale <= 2:
             raise ValueError(f"scale must be in (0, 2], got {self.scale}")
 
-    def iterates(self, prompt: Prompt) -> Float[Tensor, "batch steps+1 d"]:
+    def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         s = prompt.x.mT @ prompt.x  # [batch, d, d]
         moment = prompt.x.mT @ prompt.y.unsqueeze(-1)  # [batch, d, 1]
         largest = torch.linalg.eigvalsh(s)[:, -1].clamp_min(torch.finfo(s.dtype).tiny ** 0.5)
@@ -45,5 +45,5 @@ class Newton:
     def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
         return (self.iterates(prompt)[:, -1] * prompt.x_query).sum(-1)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         return prefix_predictions(self, prompt)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from innerloop.prompt import Prompt
 
-Matrices = tuple[Float[Tensor, "layers d+1 d+1"], Float[Tensor, "layers d+1 d+1"]]
+Matrices = tuple[Float[Tensor, "layers token token"], Float[Tensor, "layers token token"]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Convention:
         return p / scale, self.readout_sign * self.residual_sign * q
 
     def layers(
-        self, p: Tensor, q: Tensor, z: Float[Tensor, "batch d+1 n+1"]
-    ) -> Float[Tensor, "batch d+1 n+1"]:
+        self, p: Tensor, q: Tensor, z: Float[Tensor, "batch token tokens"]
+    ) -> Float[Tensor, "batch token tokens"]:
         """The paper's own layers, with the paper's weights, on the matrix of tokens."""
         n = z.shape[-1] - 1
         for p_layer, q_layer in zip(p, q, strict=True):

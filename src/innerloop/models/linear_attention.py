@@ -48,11 +48,11 @@ class LinearAttention(nn.Module):
         return self.answer(gram, prompt.x_query.unsqueeze(1)).squeeze(1)
 
     def answer(
-        self, gram: Float[Tensor, "batch d+1 d+1"], queries: Float[Tensor, "batch queries d"]
+        self, gram: Float[Tensor, "batch token token"], queries: Float[Tensor, "batch queries d"]
     ) -> Float[Tensor, "batch queries"]:
         """Predictions for several queries of one context, from its Gram matrix."""
         return self.weights.answer(gram, queries, self.loops)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch n+1"]:
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
         """The prediction after each number of examples, 0 to n."""
         return torch.stack([self(prompt.prefix(k)) for k in range(prompt.n + 1)], dim=1)

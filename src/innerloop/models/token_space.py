@@ -12,7 +12,7 @@ from innerloop.prompt import Prompt
 
 
 def attention_matrix_forward(
-    p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"], prompt: Prompt
+    p: Float[Tensor, "layers token token"], q: Float[Tensor, "layers token token"], prompt: Prompt
 ) -> Float[Tensor, " batch"]:
     """Z <- Z - (1/n) P Z M (Z^T Q Z), with the (n + 1) x (n + 1) attention matrix written out.
 
@@ -28,7 +28,7 @@ def attention_matrix_forward(
 
 
 def associative_forward(
-    p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"], prompt: Prompt
+    p: Float[Tensor, "layers token token"], q: Float[Tensor, "layers token token"], prompt: Prompt
 ) -> Float[Tensor, " batch"]:
     """The same, multiplied in the other order: Z <- Z - P (1/n Z M Z^T) Q Z, O(n d^2) per layer."""
     z = prompt.token_matrix()

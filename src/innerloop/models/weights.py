@@ -8,7 +8,7 @@ now are; since context and query tokens are multiplied by the same T_l = I - P_l
 
 and after G_0 no cost depends on n. The prediction is minus the label slot of the query token.
 
-Inside, the batch is the last axis; see `small_matrices`.
+Inside, the batch is the last axis; see `small_matrices`. In shapes, `token` is d + 1.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class LinearAttentionWeights(nn.Module, ABC):
     def d(self) -> int: ...
 
     @abstractmethod
-    def matrices(self) -> tuple[Float[Tensor, "layers d+1 d+1"], Float[Tensor, "layers d+1 d+1"]]:
+    def matrices(
+        self,
+    ) -> tuple[Float[Tensor, "layers token token"], Float[Tensor, "layers token token"]]:
         """P and Q of every layer."""
 
     @abstractmethod
     def answer(
         self,
-        gram: Float[Tensor, "batch d+1 d+1"],
+        gram: Float[Tensor, "batch token token"],
         queries: Float[Tensor, "batch queries d"],
         loops: int,
     ) -> Float[Tensor, "batch queries"]:
@@ -51,7 +53,7 @@ class DenseWeights(LinearAttentionWeights):
     """Arbitrary P_l and Q_l (Ahn 2023, Eq. 4)."""
 
     def __init__(
-        self, p: Float[Tensor, "layers d+1 d+1"], q: Float[Tensor, "layers d+1 d+1"]
+        self, p: Float[Tensor, "layers token token"], q: Float[Tensor, "layers token token"]
     ) -> None:
         super().__init__()
         _require_layers("p", p)
@@ -222,7 +224,7 @@ class SingleLayerWeights(LinearAttentionWeights):
     Nothing else of a single layer's P and Q reaches the prediction b^T G A x_q.
     """
 
-    def __init__(self, b: Float[Tensor, " d+1"], a: Float[Tensor, "d+1 d"]) -> None:
+    def __init__(self, b: Float[Tensor, " token"], a: Float[Tensor, "token d"]) -> None:
         super().__init__()
         if b.ndim != 1 or list(a.shape) != [len(b), len(b) - 1]:
             raise ValueError(
@@ -254,9 +256,9 @@ class SingleLayerWeights(LinearAttentionWeights):
 
 
 def _answer_dense(
-    p: Float[Tensor, "layers d+1 d+1"],
-    q: Float[Tensor, "layers d+1 d+1"],
-    gram: Float[Tensor, "batch d+1 d+1"],
+    p: Float[Tensor, "layers token token"],
+    q: Float[Tensor, "layers token token"],
+    gram: Float[Tensor, "batch token token"],
     queries: Float[Tensor, "batch queries d"],
     loops: int,
 ) -> Float[Tensor, "batch queries"]:

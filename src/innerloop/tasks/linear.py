@@ -43,6 +43,11 @@ class LinearRegression:
                     f"weight_covariance must have the shape {list(self.covariance.shape)} of "
                     f"covariance, got {list(self.weight_covariance.shape)}"
                 )
+            if self.weight_covariance.dtype != self.covariance.dtype:
+                raise ValueError(
+                    f"weight_covariance must have the dtype {self.covariance.dtype} of covariance, "
+                    f"got {self.weight_covariance.dtype}"
+                )
         if self.n < 1:
             raise ValueError(f"n must be at least 1 example, got {self.n}")
         if not 0 <= self.noise_std < float("inf"):
@@ -72,6 +77,10 @@ class LinearRegression:
         W W^T and inverse prior (Ahn 2023, section 5.2, which writes w = Sigma^-1/2 w': true only
         of a symmetric distortion, with the same distribution in every case).
         """
+        if distortion.ndim != 2 or distortion.shape[0] != distortion.shape[1]:
+            raise ValueError(
+                f"distortion must be a [d, d] matrix, got shape {list(distortion.shape)}"
+            )
         return cls.with_inverse_prior(distortion @ distortion.mT, n)
 
     @property
@@ -108,7 +117,7 @@ class LinearRegression:
 
 
 def _require_covariance(name: str, matrix: Tensor) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise ValueError(
             f"{name} must be a [d, d] matrix, got shape {list(matrix.shape)}. "
             "For independent coordinates, pass torch.diag(variances)."

@@ -1,12 +1,13 @@
 """What every task is."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from innerloop.prompt import Prompt
 
 
+@runtime_checkable
 class Task(Protocol):
     """A distribution over prompts."""
 

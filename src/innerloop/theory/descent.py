@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.func import jacfwd, vmap
+from torch.func import jacrev, vmap
 
 
 def descend(
@@ -31,27 +31,46 @@ def descend(
 
 
 def least_squares(
-    residuals: Callable[[Tensor], Tensor], starts: Float[Tensor, "starts p"], steps: int = 300
+    residuals: Callable[[Tensor], Tensor], starts: Float[Tensor, "starts p"], rounds: int = 25
 ) -> tuple[Float[Tensor, " starts"], Float[Tensor, "starts p"]]:
     """Levenberg-Marquardt from many starts at once: the sums of squares and places where they end.
 
     Args:
         residuals: from one vector [p] to its residuals.
-        steps: tried by every start; a step that raises the sum of squares is taken back and
-            damped more.
+        rounds: of 20 steps; after each, only those that still improve go on.
     """
     points, damping = starts.clone(), torch.full((len(starts), 1), 1e-2).to(starts)
-    value = vmap(residuals)(points).square().sum(-1)
+    values = vmap(residuals)(points).square().sum(-1)
+    active = torch.arange(len(starts))
+    for _ in range(rounds):
+        before = values[active]
+        points[active], values[active], damping[active] = _damped_steps(
+            residuals, points[active], before, damping[active], steps=20
+        )
+        active = active[values[active] < (1 - 1e-9) * before]
+        if len(active) == 0:
+            break
+    return values, points
+
+
+def _damped_steps(
+    residuals: Callable[[Tensor], Tensor],
+    points: Tensor,
+    values: Tensor,
+    damping: Tensor,
+    steps: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A step that raises the sum of squares is taken back, and the next one damped more."""
     for _ in range(steps):
-        r, jacobian = vmap(residuals)(points), vmap(jacfwd(residuals))(points)
+        r, jacobian = vmap(residuals)(points), vmap(jacrev(residuals))(points)
         normal = jacobian.mT @ jacobian
         scale = normal.diagonal(dim1=-2, dim2=-1).clamp_min(1e-30)
         damped = normal + torch.diag_embed(damping * scale)
         step = torch.linalg.solve(damped, jacobian.mT @ r.unsqueeze(-1)).squeeze(-1)
         tried = points - step
-        tried_value = vmap(residuals)(tried).square().sum(-1)
-        better = (tried_value < value).unsqueeze(-1)
+        tried_values = vmap(residuals)(tried).square().sum(-1)
+        better = (tried_values < values).unsqueeze(-1)
         points = torch.where(better, tried, points)
-        value = torch.minimum(tried_value, value)
+        values = torch.minimum(tried_values, values)
         damping = torch.where(better, damping / 3, damping * 4).clamp(1e-15, 1e15)
-    return value, points
+    return points, values, damping

@@ -48,8 +48,8 @@ def one_step_preconditioner(
 
 
 def single_layer_risk(
-    b: Float[Tensor, " d+1"],
-    a: Float[Tensor, "d+1 d"],
+    b: Float[Tensor, " token"],
+    a: Float[Tensor, "token d"],
     covariance: Float[Tensor, "d d"],
     n: int,
     prior: Float[Tensor, "d d"] | None = None,
@@ -136,7 +136,7 @@ def layered_risk(
     # In the coordinates R^T w, R^-1 x with Sigma = R R^T, the covariates are white.
     letters = [root.mT @ preconditioners @ root]
     if transforms is not None:
-        letters.append(torch.linalg.solve(root, transforms @ root))
+        letters.append(torch.linalg.solve_triangular(root, transforms @ root, upper=False))
     if not flat:
         letters.append(omega.expand(*preconditioners.shape[:-3], 1, d, d))
     return polynomial(torch.cat(letters, dim=-3))

@@ -50,6 +50,7 @@ def ray_risk(
 
 def ray_spectrum(layers: int, n: int, d: int, *, transformed: bool = False) -> Quadrature:
     """The quadrature that makes `ray_risk` exact: the risk has degree 2L, or 3^L - 1, in W/n."""
+    _require_layers(layers)
     return mean_spectrum(n, d, 3**layers - 1 if transformed else 2 * layers)
 
 
@@ -76,6 +77,7 @@ def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
     whose roots are real, positive and distinct. So a_l = 1 / root_l, all different: looping one
     step is strictly worse for L >= 2.
     """
+    _require_layers(layers)
     roots = recurrence(n, d, layers, weighted=True).gauss().nodes
     risk = recurrence(n, d, layers + 1).least_square_at_zero(layers)
     return RayOptimum((1 / roots).sort().values, float(risk))
@@ -121,3 +123,8 @@ def transformed_optimum(
     best = points[risks.argmin()]
     hits = int((risks < risks.min() * (1 + 1e-6)).sum())
     return RayOptimum(best[:layers], risks.min().item(), pad(best[layers:], (0, 1)), hits)
+
+
+def _require_layers(layers: int) -> None:
+    if layers < 1:
+        raise ValueError(f"layers or loops must be at least 1, got {layers}")

@@ -65,6 +65,8 @@ def expected_power_sums(powers: tuple[int, ...], n: int, d: int) -> int:
     k = 20, 44,582 up to k = 40.
     """
     _require_sizes(n, d)
+    if min(powers, default=0) < 0:
+        raise ValueError(f"powers must be 0 or more, got {powers}")
     return _expected_power_sums(tuple(sorted(k for k in powers if k)), n, d) * d ** powers.count(0)
 
 
@@ -96,6 +98,8 @@ def trace_moment(k: int, n: int, d: int) -> int:
     (Macdonald, Symmetric Functions and Hall Polynomials, VI.10 and VII.2.)
     """
     _require_sizes(n, d)
+    if k < 0:
+        raise ValueError(f"k must be 0 or more, got {k}")
     if k == 0:
         return d
     total = Fraction(0)

@@ -73,9 +73,10 @@ class Checkpoint:
         if not self.path.exists():
             return 0, History()
         header, tensors = read_checkpoint(self.path)
-        if header["config"] != self.config:
-            names = {*header["config"], *self.config}
-            differing = sorted(k for k in names if header["config"].get(k) != self.config.get(k))
+        own = json.loads(json.dumps(self.config))  # as it would come back: tuples as lists
+        if header["config"] != own:
+            names = {*header["config"], *own}
+            differing = sorted(k for k in names if header["config"].get(k) != own.get(k))
             raise CheckpointError(
                 f"the checkpoint {self.path} belongs to another run (it differs in "
                 f"{', '.join(differing)}); choose another folder or remove it"

@@ -52,7 +52,7 @@ class ControlledWishart:
 
     def sample(
         self, generator: torch.Generator
-    ) -> tuple[Float[Tensor, "batch*d d d"], Float[Tensor, "batch d"]]:
+    ) -> tuple[Float[Tensor, "samples d d"], Float[Tensor, "batch d"]]:
         """Sample covariances, and the eigenvalues of the white ones they came from."""
         task, d = self.task, self.task.d
         white = theory.sample_wishart(self.batch, task.n, d, generator=generator) / task.n

@@ -29,6 +29,12 @@ class History:
         for name, values in other.columns.items():
             self.columns[name] += [offset + v for v in values] if name == "step" else values
 
+    def forget(self, step: int) -> None:
+        """Removes the last row if it belongs to this step."""
+        if len(self) and self["step"][-1] == step:
+            for column in self.columns.values():
+                column.pop()
+
     def __getitem__(self, name: str) -> list[Any]:
         return self.columns[name]
 

@@ -72,6 +72,8 @@ def minimise(
                 return value
         place()
         value = loss()
+        if not value.isfinite():
+            raise FloatingPointError(f"the loss became {value.item()} in step {step}")
         gradient = torch.cat([g.flatten() for g in _gradients(value, parameters)])
         gradient = gradient if coordinates is None else coordinates.mT @ gradient
         z.grad = gradient.clone()

@@ -11,7 +11,7 @@ They agree within their error bars.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -28,6 +28,7 @@ from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression, Task
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A loss to minimise, in two halves: what is random, and what is differentiated."""
 

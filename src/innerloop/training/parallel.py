@@ -29,6 +29,8 @@ class Ensemble(nn.Module):
         super().__init__()
         if not models:
             raise ValueError("models must hold at least one model, got none")
+        for model in models[1:]:
+            _require_same_settings(models[0], model)
         stacked, _ = stack_module_state(list(models))
         self.names = list(stacked)
         # Parameter names contain dots, which a ParameterDict does not allow as keys.
@@ -58,6 +60,18 @@ class Ensemble(nn.Module):
         loss = functional(self._template[0], objective.loss)
         in_dims = (0, None if batches is None else 0)
         return vmap(loss, in_dims=in_dims)(self.parameters_by_name, batches)
+
+
+def _require_same_settings(first: nn.Module, other: nn.Module) -> None:
+    """Whatever is not a parameter is taken from the first model, so it must be the same in all."""
+    for a, b in zip(first.modules(), other.modules(), strict=True):
+        public = {name for name in vars(a) if not name.startswith("_")}
+        for name in public:
+            if getattr(a, name) != getattr(b, name):
+                raise ValueError(
+                    f"models of an ensemble must have equal settings, got {name} = "
+                    f"{getattr(a, name)} and {getattr(b, name)}"
+                )
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def train(
     history, start = History(), 0
     if checkpoint is not None:
         start, history = checkpoint.restore(model, optimizer, generator)
+        history.forget(start)  # a final row: this run goes on from there and records it in turn
     base_rates = [group.setdefault("base_lr", group["lr"]) for group in optimizer.param_groups]
     metrics = metrics or {}
     step = start
@@ -79,7 +80,11 @@ def train(
             if checkpoint is not None and step % checkpoint.every == 0 and step < steps:
                 checkpoint.save(step, model, optimizer, generator, history)
         if step == steps and (not history.columns or history["step"][-1] != steps):
+            # On the data that one more step would see, without using it up: a longer run that
+            # resumes from here is then the same as one that never stopped.
+            state = generator.get_state()
             final = objective.loss(model, objective.sample(generator))
+            generator.set_state(state)
             history.record(steps, final, measure(metrics, model))
         if checkpoint is not None:
             checkpoint.save(step, model, optimizer, generator, history)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 from torch import Tensor
 
 from innerloop import theory
@@ -87,7 +87,7 @@ def draw(tables: Mapping[str, Table], x: str, label: str) -> Picture:
     axes.set(xlabel=label, ylabel=r"expected loss ($E\,y^2 = 5$)", yscale="log")
     if x == "n":
         axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xticks([float(v) for v in table[x]])
     axes.legend(fontsize=8)
