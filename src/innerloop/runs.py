@@ -86,5 +86,5 @@ def read_json(path: Path) -> Any | None:
     """The content of a JSON file; None if it is not there or was not written whole."""
     try:
         return json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
         return None

@@ -11,12 +11,13 @@ from innerloop.tasks import Task
 def distance_to_identity(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
     """min_a |M - a I|_F / |M|_F, reached at a = tr M / d (Ahn 2023, section 5.3).
 
-    0 for a multiple of the identity, at most 1.
+    0 for a multiple of the identity (also for 0), at most 1.
     """
     d = matrix.shape[-1]
     mean = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     rest = matrix - mean * torch.eye(d).to(matrix)
-    return torch.linalg.matrix_norm(rest) / torch.linalg.matrix_norm(matrix)
+    norm = torch.linalg.matrix_norm(matrix).clamp_min(torch.finfo(matrix.dtype).tiny)
+    return torch.linalg.matrix_norm(rest) / norm
 
 
 @torch.no_grad()

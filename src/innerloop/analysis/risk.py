@@ -45,8 +45,6 @@ def estimate_risk(
     learner: Learner, task: Task, *, samples: int, generator: torch.Generator, chunk: int = 20_000
 ) -> Estimate:
     """E (prediction - y_q)^2 over fresh prompts, drawn in chunks of bounded memory."""
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
 
     def errors(prompt: Prompt) -> Tensor:
         return (learner(prompt) - prompt.y_query).square()
@@ -76,5 +74,9 @@ def _in_chunks(
     chunk: int,
     generator: torch.Generator,
 ) -> Tensor:
+    if samples < 2:
+        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
     sizes = [chunk] * (samples // chunk) + ([samples % chunk] if samples % chunk else [])
     return torch.cat([function(task.sample(size, generator=generator)) for size in sizes])

@@ -94,19 +94,19 @@ def _save(result: Result, folder: Path) -> None:
 
 def _load(entry: Entry, scale: Scale, folder: Path) -> Result | None:
     record = read_json(folder / "result.json")
-    if record is None:
+    try:
+        saved = record["verdict"]
+        verdict = Verdict(
+            [Check(**check) for check in saved["printed"]],
+            [Check(**check) for check in saved["corrected"]],
+            saved["correction"] and Correction(**saved["correction"]),
+            saved["settings"],
+            saved["missing"],
+        )
+        rest = record["seconds"], record["caption"], record["tables"]
+    except (TypeError, KeyError):  # nothing there, or not what `_save` writes: measure again
         return None
-    saved = record["verdict"]
-    verdict = Verdict(
-        [Check(**check) for check in saved["printed"]],
-        [Check(**check) for check in saved["corrected"]],
-        saved["correction"] and Correction(**saved["correction"]),
-        saved["settings"],
-        saved["missing"],
-    )
-    return Result(
-        entry, scale, verdict, record["seconds"], record["caption"], record["tables"], True
-    )
+    return Result(entry, scale, verdict, *rest, from_disk=True)
 
 
 def as_csv(table: Table) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -66,8 +67,8 @@ class Check:
 
     @property
     def separates(self) -> bool:
-        """Whether the control is told apart."""
-        return not self.accepts(self.control)
+        """Whether the control is told apart; a control that was not measured (NaN) is not."""
+        return not math.isnan(self.control) and not self.accepts(self.control)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        if self.missing:
+        if self.missing or not self.printed:
             return Outcome.INCONCLUSIVE
         if not all(check.separates for check in (*self.printed, *self.corrected)):
             return Outcome.INCONCLUSIVE

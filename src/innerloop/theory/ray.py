@@ -20,10 +20,10 @@ from innerloop.theory.wishart import Quadrature, mean_spectrum, recurrence
 
 def ray_error(
     steps: Float[Tensor, "*batch layers"],
-    spectrum: Float[Tensor, "*batch nodes"] | Float[Tensor, " nodes"],
+    spectrum: Float[Tensor, "*draws nodes"],
     transforms: Float[Tensor, "*batch layers"] | None = None,
 ) -> Float[Tensor, "..."]:
-    """What is left of the error along an eigenvector of W/n, after all layers.
+    """What is left of the error along an eigenvector of W/n, after all layers; shapes broadcast.
 
     Without transforms prod_l (1 - a_l x). With them, g being the covariance as transformed so far,
     e <- e (1 - a g), g <- g (1 - a b g)^2 from e = 1, g = x.
