@@ -14,6 +14,11 @@ from innerloop.theory import (
     single_layer_risk,
 )
 from tests.samples import DOUBLE, assert_means, covariance, normal, seeded
+from tests.theory.gaussian_quadrature import (
+    linear_learner_risk,
+    single_layer_quadrature,
+    wishart_factors,
+)
 
 SIGMA = covariance(3, seed=1)
 OMEGA = covariance(3, seed=2, smallest=0.5, largest=2.0)
@@ -50,6 +55,15 @@ def test_the_sandwich_moment_matches_sampled_covariances():
     root = torch.linalg.cholesky(SIGMA)
     s = root @ sample_wishart(100_000, n, 3, generator=seeded(4)) @ root.mT / n
     assert_means(s @ b @ s, sandwich_moment(b, SIGMA, n))
+
+
+def test_the_sandwich_moment_is_exact():
+    sigma, b, n = covariance(2, seed=3), normal(2, 2, seed=4), 4
+    factor, weights = wishart_factors(n, 2, degree=2)
+    root = torch.linalg.cholesky(sigma) @ factor / n**0.5
+    s = root @ root.mT
+    exact = torch.einsum("b,bij->ij", weights, s @ b @ s)
+    torch.testing.assert_close(sandwich_moment(b, sigma, n), exact, rtol=1e-12, atol=1e-12)
 
 
 def test_the_best_preconditioner_for_the_identity_prior_is_equation_8():
@@ -121,6 +135,17 @@ def test_the_risk_of_one_layer_matches_sampled_prompts(prior, noise_std, masked)
     assert_means(squared_errors(learner, task, 150_000, seed=7), exact)
 
 
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
+@pytest.mark.parametrize("noise_std", [0.0, 0.7])
+def test_the_risk_of_one_layer_is_exact(noise_std, masked):
+    sigma, omega, n = covariance(2, seed=3), covariance(2, seed=4), 3
+    b, a = normal(3, seed=5), normal(3, 2, seed=6)
+    model = LinearAttention(SingleLayerWeights(b, a), masked=masked)
+    exact = single_layer_quadrature(model, sigma, n, omega, noise_std)
+    risk = single_layer_risk(b, a, sigma, n, omega, noise_std, masked=masked).item()
+    assert risk == pytest.approx(exact, rel=1e-11)
+
+
 def test_the_mask_matters_only_through_the_query_in_the_gram_matrix():
     a = normal(4, 3, seed=6)
     b = torch.tensor([0.0, 0.0, 0.0, 0.8], dtype=DOUBLE)  # p = 0: the query's token is not read
@@ -153,15 +178,39 @@ def test_the_risk_with_transforms_matches_sampled_gd_plus_plus(noise_std):
     assert_means(errors, exact)
 
 
+@pytest.mark.parametrize("noise_std", [0.0, 1.3])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_risk_of_layers_is_exact(layers, noise_std):
+    sigma, omega, n = covariance(2, seed=3), covariance(2, seed=4), 5
+    a = 0.5 * torch.eye(2, dtype=DOUBLE) + 0.5 * normal(layers, 2, 2, seed=5)
+    exact = linear_learner_risk(
+        GradientDescent(list(a)), sigma, n, omega, noise_std, degree=2 * layers
+    )
+    risk = layered_risk(a, sigma, n, omega, noise_std).item()
+    assert risk == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_the_risk_with_transforms_is_exact(noise_std):
+    sigma, identity = covariance(2, seed=3), torch.eye(2, dtype=DOUBLE)
+    a = torch.stack([covariance(2, seed=s, smallest=0.2, largest=1.0) for s in (4, 5)])
+    b = 0.6 * normal(2, 2, 2, seed=6)
+    learner = GDPlusPlus(list(a), list(b))
+    exact = linear_learner_risk(learner, sigma, N, identity, noise_std, degree=8)
+    risk = layered_risk(a, sigma, N, None, noise_std, transforms=b, symmetric=True).item()
+    assert risk == pytest.approx(exact, rel=1e-10)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("noise_std", [0.0, 0.5])
-def test_the_risk_with_asymmetric_weights_matches_sampled_gd_plus_plus(noise_std):
-    task = LinearRegression(SIGMA, N, OMEGA, noise_std)
-    a = 0.3 * torch.eye(3, dtype=DOUBLE) + 0.1 * normal(2, 3, 3, seed=4)
-    b = 0.3 * normal(2, 3, 3, seed=6)
-    exact = layered_risk(a, SIGMA, N, OMEGA, noise_std, transforms=b).item()
-    errors = squared_errors(GDPlusPlus(list(a), list(b)), task, 400_000, seed=10)
-    assert_means(errors, exact)
+def test_the_risk_with_asymmetric_weights_and_transforms_is_exact(noise_std):
+    sigma, omega = covariance(2, seed=3), covariance(2, seed=4)
+    a = 0.5 * torch.eye(2, dtype=DOUBLE) + 0.3 * normal(2, 2, 2, seed=5)
+    b = 0.6 * normal(2, 2, 2, seed=6)
+    learner = GDPlusPlus(list(a), list(b))
+    exact = linear_learner_risk(learner, sigma, N, omega, noise_std, degree=8)
+    risk = layered_risk(a, sigma, N, omega, noise_std, transforms=b).item()
+    assert risk == pytest.approx(exact, rel=1e-10)
 
 
 def test_layers_in_another_order_have_another_risk():

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -136,8 +137,13 @@ def test_control_c_in_a_terminal_leaves_a_checkpoint(tmp_path):
         Run().train(100_000, checkpoint=Checkpoint(Path({str(path)!r})), watch=watch)
     """)
     process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    assert process.stdout is not None
     try:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -82,6 +83,7 @@ def reproduce(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
     report: Path = Path("report"),
     runs: Path = Path("runs"),
+    workers: int = os.cpu_count() or 1,
 ) -> None:
     """Measures claims and figures, prints the verdicts and writes the report.
 
@@ -94,17 +96,25 @@ def reproduce(
         json_file: also write the verdicts to this file, as a list of objects.
         report: the folder of the report.
         runs: the folder of results.
+        workers: processes that measure at the same time, each on one thread.
     """
     chosen = papers.select(ids)
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
     for folder in (report, runs, *([json_file.parent] if json_file else [])):
         writable_folder(folder)
-    console, store, results = Console(), RunStore(runs), []
-    for number, entry in enumerate(chosen, start=1):
-        with console.status(f"[{number}/{len(chosen)}] measuring {entry.id}"):
-            result = papers.reproduce(entry, scale, store, force=force)
-        results.append(result)
-        if not result.from_disk:
-            console.print(f"[{number}/{len(chosen)}] {_verdict_line(result)}", highlight=False)
+    console, store = Console(), RunStore(runs)
+    on_disk = {e.id: None if force else papers.found(e, scale, store) for e in chosen}
+    by_id = {id: result for id, result in on_disk.items() if result is not None}
+    missing = [entry for entry in chosen if entry.id not in by_id]
+    if missing:
+        with console.status(f"measuring {len(missing)} claims and figures") as status:
+            for result in papers.measure_all(missing, scale, store, workers=workers):
+                by_id[result.id] = result
+                console.print(_verdict_line(result), highlight=False)
+                left = [entry.id for entry in missing if entry.id not in by_id]
+                status.update(f"{len(left)} to go: {', '.join(left[:4])}")
+    results = [by_id[entry.id] for entry in chosen]
     console.print(_verdict_table(results, scale))
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count))

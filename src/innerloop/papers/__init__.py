@@ -1,5 +1,6 @@
 """The papers: every theorem, lemma and figure as a claim or figure with a measured verdict."""
 
+from innerloop.papers.parallel import measure_all
 from innerloop.papers.registry import (
     PAPERS,
     Claim,
@@ -14,7 +15,7 @@ from innerloop.papers.registry import (
     figure,
     select,
 )
-from innerloop.papers.reproduce import Result, as_csv, reproduce
+from innerloop.papers.reproduce import Result, as_csv, found, reproduce
 from innerloop.papers.verdict import Check, Correction, Outcome, Scale, Verdict
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "claim",
     "entries",
     "figure",
+    "found",
+    "measure_all",
     "reproduce",
     "select",
 ]

@@ -68,6 +68,8 @@ class Figure:
     compute: Callable[[Scale], FigureData]
     draw: Callable[[Mapping[str, Table]], Picture]
     source: str
+    shares: str = ""
+    """A name for what it trains, if another figure shows the same training: measured together."""
     kind: str = field(default="figure", init=False)
 
 
@@ -88,12 +90,17 @@ def claim(
 
 
 def figure(
-    id: str, statement: str, *, source: str, draw: Callable[[Mapping[str, Table]], Picture]
+    id: str,
+    statement: str,
+    *,
+    source: str,
+    draw: Callable[[Mapping[str, Table]], Picture],
+    shares: str = "",
 ) -> Callable[[Callable[[Scale], FigureData]], Callable[[Scale], FigureData]]:
     """Registers a function from a scale to a figure's numbers, and the function that draws them."""
 
     def register(compute: Callable[[Scale], FigureData]) -> Callable[[Scale], FigureData]:
-        _add(Figure(id, statement, compute, draw, source))
+        _add(Figure(id, statement, compute, draw, source, shares))
         return compute
 
     return register

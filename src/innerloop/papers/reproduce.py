@@ -53,6 +53,11 @@ class Result:
         }
 
 
+def found(entry: Entry, scale: Scale, store: RunStore) -> Result | None:
+    """The result that the same code left on disk, if there is one."""
+    return _load(entry, scale, store.folder({"id": entry.id, "scale": str(scale)}))
+
+
 def reproduce(entry: Entry, scale: Scale, store: RunStore, *, force: bool = False) -> Result:
     """The result of this entry: from disk if the same code made it before, measured now if not."""
     folder = store.folder({"id": entry.id, "scale": str(scale)})
@@ -93,7 +98,7 @@ def _save(result: Result, folder: Path) -> None:
 
 
 def _load(entry: Entry, scale: Scale, folder: Path) -> Result | None:
-    record = read_json(folder / "result.json")
+    record: Any = read_json(folder / "result.json")
     try:
         saved = record["verdict"]
         verdict = Verdict(

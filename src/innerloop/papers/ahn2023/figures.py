@@ -135,6 +135,7 @@ def draw_figure1(tables: Mapping[str, Table]) -> Picture:
     "to almost 0",
     source="Figure 1, section 5.3",
     draw=draw_figure1,
+    shares="trained transformers",
 )
 def figure1(scale: Scale) -> FigureData:
     trained = sparse_transformers(scale)
@@ -240,6 +241,7 @@ def draw_figure2(tables: Mapping[str, Table]) -> Picture:
     "The learned preconditioners, whitened, are multiples of the identity",
     source="Figure 2, section 5.3",
     draw=draw_figure2,
+    shares="trained transformers",
 )
 def figure2(scale: Scale) -> FigureData:
     trained = sparse_transformers(scale)
@@ -305,6 +307,7 @@ def draw_figure3(tables: Mapping[str, Table]) -> Picture:
     "identity, and the loss converges to 0",
     source="Figure 3, section 6.1",
     draw=draw_figure3,
+    shares="trained transformers",
 )
 def figure3(scale: Scale) -> FigureData:
     restarts = transformed_transformers(scale)
@@ -421,6 +424,7 @@ def draw_figure4(tables: Mapping[str, Table]) -> Picture:
     "With covariate transforms the preconditioners grow from layer to layer",
     source="Figure 4, section 6.1",
     draw=draw_figure4,
+    shares="trained transformers",
 )
 def figure4(scale: Scale) -> FigureData:
     trained = [runs[0] for runs in transformed_transformers(scale)]
