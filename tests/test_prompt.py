@@ -39,6 +39,16 @@ def test_gram_is_the_mean_of_outer_products_of_the_context_tokens():
     torch.testing.assert_close(prompt.gram(), expected, rtol=0, atol=1e-14)
 
 
+def test_gram_is_differentiable_in_the_prompt_even_after_a_look_without_gradients():
+    made = tensors()
+    x = made["x"].requires_grad_()
+    prompt = Prompt(**made)
+    with torch.no_grad():
+        prompt.gram()
+    (gradient,) = torch.autograd.grad(prompt.gram().diagonal(dim1=1, dim2=2).sum(), x)
+    torch.testing.assert_close(gradient, 2 * x.detach() / 3)  # of (1/n) sum_i |x_i|^2
+
+
 def test_gram_of_no_examples_is_zero():
     gram = random_prompt(batch=2, n=4, d=3).prefix(0).gram()
     assert gram.shape == (2, 4, 4)

@@ -69,13 +69,21 @@ class Prompt:
 
     def gram(self) -> Float[Tensor, "batch token token"]:
         """G = (1/n) sum_i z_i z_i^T of the context tokens z_i = (x_i, y_i); zero if n = 0."""
-        return self._gram
+        differentiated = self.x.requires_grad or self.y.requires_grad
+        return self._context_gram() if differentiated else self._kept_gram
 
     @cached_property
-    def _gram(self) -> Tensor:
-        # Kept: training on a fixed sample asks for it at every step.
-        z = torch.cat([self.x, self.y.unsqueeze(-1)], dim=-1)
-        return z.mT @ z / max(self.n, 1)
+    def _kept_gram(self) -> Tensor:
+        # Training on a fixed sample asks for it at every step.
+        return self._context_gram()
+
+    def _context_gram(self) -> Tensor:
+        # By blocks: putting the tokens together first would copy them all, three times the cost.
+        y = self.y.unsqueeze(1)  # [batch, 1, n]
+        m = y @ self.x  # [batch, 1, d]
+        top = torch.cat([self.x.mT @ self.x, m.mT], dim=2)
+        bottom = torch.cat([m, y @ y.mT], dim=2)
+        return torch.cat([top, bottom], dim=1) / max(self.n, 1)
 
     def token_matrix(self) -> Float[Tensor, "batch token tokens"]:
         """Z_0 of Ahn 2023, Eq. 1: tokens are columns, the query's label slot holds 0."""

@@ -109,6 +109,13 @@ def test_a_file_of_something_else_is_refused(checkpoint):
         checkpoint.restore(*parts())
 
 
+def test_the_state_of_another_optimizer_is_refused(checkpoint):
+    model, _, generator = parts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    with pytest.raises(CheckpointError, match="optimizer"):
+        checkpoint.restore(model, optimizer, generator)
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="is damaged or is not a checkpoint"):
         Checkpoint(tmp_path).restore(*parts())

@@ -180,6 +180,16 @@ def test_no_models_are_refused():
         Ensemble([])
 
 
+@pytest.mark.parametrize(
+    "other",
+    [models(GDPlusPlusWeights)[0], models(layers=3)[0]],
+    ids=["another form", "another shape"],
+)
+def test_models_with_different_parameters_are_refused(other):
+    with pytest.raises(ValueError, match="models of an ensemble must"):
+        Ensemble([models()[0], other])
+
+
 def test_models_with_different_settings_are_refused():
     with pytest.raises(ValueError, match="loops"):
         Ensemble([*models(loops=1), *models(loops=2)])

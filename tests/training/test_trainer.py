@@ -174,6 +174,18 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert repeated.columns == history.columns
 
 
+def test_a_run_that_went_further_is_left_as_it_is(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run.safetensors")
+    first = Run()
+    history = first.train(8, checkpoint=checkpoint)
+    shorter = Run()
+    again = shorter.train(5, checkpoint=checkpoint)
+    assert torch.equal(shorter.weights, first.weights)
+    assert again.columns == history.columns
+    _, saved = checkpoint.restore(shorter.model, shorter.optimizer, shorter.generator)
+    assert saved.columns == history.columns
+
+
 def test_history_has_a_row_every_few_steps_and_one_at_the_end():
     run, seen = Run(), []
     history = run.train(

@@ -23,7 +23,7 @@ def attention_matrix_forward(
     mask[-1] = 0
     for p_layer, q_layer in zip(p, q, strict=True):
         attention = z.mT @ q_layer @ z
-        z = z - (p_layer @ z * mask) @ attention / prompt.n
+        z = z - (p_layer @ z * mask) @ attention / max(prompt.n, 1)
     return -z[:, -1, -1]
 
 
@@ -34,6 +34,6 @@ def associative_forward(
     z = prompt.token_matrix()
     for p_layer, q_layer in zip(p, q, strict=True):
         context = z[:, :, :-1]
-        gram = context @ context.mT / prompt.n
+        gram = context @ context.mT / max(prompt.n, 1)
         z = z - p_layer @ (gram @ q_layer) @ z
     return -z[:, -1, -1]

@@ -34,7 +34,11 @@ class Checkpoint:
     every: int = 1000
     """Steps between two saves."""
     config: dict[str, Any] = field(default_factory=dict)
-    """What made the run; a checkpoint of another config is refused."""
+    """What made the run, in types that JSON knows; a checkpoint of another config is refused."""
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"every must be at least 1 step, got {self.every}")
 
     def save(
         self,
@@ -59,7 +63,11 @@ class Checkpoint:
             "config": self.config,
             "step": step,
             "history": history.columns,
-            "optimizer": {"groups": state["param_groups"], "scalars": scalars},
+            "optimizer": {
+                "kind": type(optimizer).__name__,
+                "groups": state["param_groups"],
+                "scalars": scalars,
+            },
         }
         write_atomic(self.path, save(tensors, {"innerloop": json.dumps(header)}))
 
@@ -80,6 +88,11 @@ class Checkpoint:
             raise CheckpointError(
                 f"the checkpoint {self.path} belongs to another run (it differs in "
                 f"{', '.join(differing)}); choose another folder or remove it"
+            )
+        if header["optimizer"]["kind"] != type(optimizer).__name__:
+            raise CheckpointError(
+                f"the checkpoint {self.path} was written with the optimizer "
+                f"{header['optimizer']['kind']}, got {type(optimizer).__name__}"
             )
         load_weights(model, tensors, self.path)
         state: dict[int, dict[str, Any]] = {}

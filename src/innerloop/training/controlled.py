@@ -42,7 +42,8 @@ class ControlledWishart:
 
     def __post_init__(self) -> None:
         white = self.task.covariance @ self.task.prior
-        if not torch.allclose(white, torch.eye(self.task.d).to(white), atol=1e-9):
+        precision = torch.finfo(white.dtype).eps ** 0.5
+        if not torch.allclose(white, torch.eye(self.task.d).to(white), rtol=0, atol=precision):
             raise ValueError(
                 "task must have the inverse of its covariance as prior; "
                 "see LinearRegression.with_inverse_prior"
@@ -55,7 +56,9 @@ class ControlledWishart:
     ) -> tuple[Float[Tensor, "samples d d"], Float[Tensor, "batch d"]]:
         """Sample covariances, and the eigenvalues of the white ones they came from."""
         task, d = self.task, self.task.d
-        white = theory.sample_wishart(self.batch, task.n, d, generator=generator) / task.n
+        dtype = task.covariance.dtype
+        white = theory.sample_wishart(self.batch, task.n, d, generator=generator, dtype=dtype)
+        white = white / task.n
         eigenvalues, vectors = torch.linalg.eigh(white)
         shifted = torch.stack([eigenvalues.roll(k, dims=-1) for k in range(d)], dim=1)
         factor = torch.linalg.cholesky(task.covariance) @ vectors  # [batch, d, d]

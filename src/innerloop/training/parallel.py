@@ -64,6 +64,11 @@ class Ensemble(nn.Module):
 
 def _require_same_settings(first: nn.Module, other: nn.Module) -> None:
     """Whatever is not a parameter is taken from the first model, so it must be the same in all."""
+    shapes = [{k: list(p.shape) for k, p in m.named_parameters()} for m in (first, other)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"models of an ensemble must have the same parameters, got {shapes[0]} and {shapes[1]}"
+        )
     for a, b in zip(first.modules(), other.modules(), strict=True):
         public = {name for name in vars(a) if not name.startswith("_")}
         for name in public:

@@ -49,11 +49,13 @@ def train(
     A loss with several numbers, as of `Together`, is summed: the members stay independent.
     Ctrl-C finishes the step, saves, and then raises KeyboardInterrupt.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    if steps < 1 or every < 1:
+        raise ValueError(f"steps and every must be at least 1, got {steps} and {every}")
     history, start = History(), 0
     if checkpoint is not None:
         start, history = checkpoint.restore(model, optimizer, generator)
+        if start >= steps:
+            return history
         history.forget(start)  # a final row: this run goes on from there and records it in turn
     base_rates = [group.setdefault("base_lr", group["lr"]) for group in optimizer.param_groups]
     metrics = metrics or {}
@@ -116,12 +118,14 @@ def clip_norm(limit: float, *, per_member: bool = False) -> Clip:
 
 def warmup(steps: int) -> Schedule:
     """Linear from 0 to 1 over these many steps, then constant."""
-    return lambda step: min(1.0, (step + 1) / steps)
+    return lambda step: min(1.0, (step + 1) / max(steps, 1))
 
 
 def cosine(steps: int, floor: float = 0.0) -> Schedule:
     """Half a cosine from 1 down to `floor` over these many steps."""
-    return lambda step: floor + (1 - floor) * (1 + math.cos(math.pi * min(step / steps, 1))) / 2
+    return lambda step: (
+        floor + (1 - floor) * (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
+    )
 
 
 @contextmanager
