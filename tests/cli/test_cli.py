@@ -47,7 +47,7 @@ def test_reproduce_prints_verdicts_and_writes_report_and_json(folder, capsys):
     keys = {"id", "kind", "verdict", "statement", "measured", "control", "tolerance", "why"}
     assert [set(record) for record in records] == [keys | {"seconds"}] * 2
     assert main(arguments) == 0
-    assert "found" in said(capsys)
+    assert "found on disk" in said(capsys)
 
 
 def test_no_command_shows_help_with_examples(folder, capsys):

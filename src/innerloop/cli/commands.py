@@ -114,6 +114,8 @@ def reproduce(
                 console.print(_verdict_line(result), highlight=False)
                 left = [entry.id for entry in missing if entry.id not in by_id]
                 status.update(f"{len(left)} to go: {', '.join(left[:4])}")
+    elif chosen:
+        console.print("all of it was found on disk; --force measures again")
     results = [by_id[entry.id] for entry in chosen]
     console.print(_verdict_table(results, scale))
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
@@ -131,10 +133,10 @@ def _verdict_line(result: Result) -> str:
 
 
 def _verdict_table(results: list[Result], scale: Scale) -> Table:
-    table = Table(title=f"verdicts at scale {scale}", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"verdicts at scale {scale}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("id", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for name in ("measured", "tolerance", "control", "s"):
+    for name in ("measured", "tolerance", "control"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         verdict = result.verdict
@@ -149,12 +151,11 @@ def _verdict_table(results: list[Result], scale: Scale) -> Table:
         if check is not None:
             sign = "≥" if check.at_least else "≤"
             cells = [
-                f"{check.measured:.3g}",
-                f"{sign} {check.tolerance:.3g}",
-                f"{check.control:.3g}",
+                f"{check.measured:.2g}",
+                f"{sign} {check.tolerance:.2g}",
+                f"{check.control:.2g}",
             ]
-        found = "found" if result.from_disk else f"{result.seconds:.1f}"
-        table.add_row(result.id, f"[{style}]{result.outcome}[/]", *cells, found)
+        table.add_row(result.id, f"[{style}]{result.outcome}[/]", *cells)
     return table
 
 

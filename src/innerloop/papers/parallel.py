@@ -30,7 +30,9 @@ def measure_all(
     entries = {entry.id: entry for entry in chosen}
     # Fresh processes: a fork of one that has used torch's threads may hang.
     context = multiprocessing.get_context("spawn")
-    with _one_thread_each(), context.Pool(min(workers, len(jobs)), _start_worker) as pool:
+    with _inherited():
+        pool = context.Pool(min(workers, len(jobs)))
+    with pool:
         for ids in pool.imap_unordered(_measure, jobs):
             for id in ids:
                 result = found(entries[id], scale, store)
@@ -49,23 +51,25 @@ def _groups(chosen: Sequence[Entry]) -> list[list[str]]:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes started here use one thread, in torch as in the libraries below NumPy and SciPy."""
+def _inherited() -> Iterator[None]:
+    """What processes started here begin with.
+
+    One thread, in torch as in the libraries below NumPy and SciPy. Ctrl-C ignored: it is for the
+    parent, which ends them.
+    """
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, handler)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pool
 
 
 def _measure(job: Job) -> list[str]:

@@ -49,8 +49,9 @@ def train(
     A loss with several numbers, as of `Together`, is summed: the members stay independent.
     Ctrl-C finishes the step, saves, and then raises KeyboardInterrupt.
     """
-    if steps < 1 or every < 1:
-        raise ValueError(f"steps and every must be at least 1, got {steps} and {every}")
+    for name, value in (("steps", steps), ("every", every)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     history, start = History(), 0
     if checkpoint is not None:
         start, history = checkpoint.restore(model, optimizer, generator)

@@ -8,12 +8,11 @@ the paper's A is minus what is plotted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
@@ -35,77 +34,16 @@ from innerloop.papers.ahn2023.training import (
     sparse_transformers,
     transformed_transformers,
 )
+from innerloop.papers.plots import heatmaps, history_table, matrix_table, plot_runs
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
-from innerloop.training import ControlledWishart, Exact, History
+from innerloop.training import ControlledWishart, Exact
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 WHY_ZERO = (
     "training has converged, so a loss on its way to 0 would be at rounding error; "
     "a millionth of the start is generous"
 )
-
-
-def history_table(runs: Mapping[str, Sequence[tuple[int, History]]]) -> Table:
-    """One row per recorded iteration: which training, seed, step, loss and every distance."""
-    columns: dict[str, list[float | int | str]] = {}
-    for name, histories in runs.items():
-        for seed, history in histories:
-            for row in range(len(history)):
-                values: dict[str, float | int | str] = {"training": name, "seed": seed}
-                for key, column in history.columns.items():
-                    if isinstance(column[row], list):
-                        values |= {f"{key} {i}": v for i, v in enumerate(column[row])}
-                    else:
-                        values[key] = column[row]
-                for key, value in values.items():
-                    columns.setdefault(key, []).append(value)
-    return columns
-
-
-def plot_runs(
-    axes: Axes, table: Table, training: str, column: str, colour: str, label: str, style: str = "-"
-) -> None:
-    """Mean over the seeds, their range shaded; a finished run keeps its last value."""
-    chosen = np.asarray(table["training"]) == training
-    seeds = np.asarray(table["seed"])[chosen]
-    steps, values = (np.asarray(table[c], dtype=float)[chosen] for c in ("step", column))
-    grid = np.arange(int(steps.max()) + 1)
-    curves = np.stack(
-        [np.interp(grid, steps[seeds == s], values[seeds == s]) for s in np.unique(seeds)]
-    )
-    axes.plot(grid, curves.mean(0), style, color=colour, label=label)
-    axes.fill_between(grid, curves.min(0), curves.max(0), color=colour, alpha=0.15, linewidth=0)
-
-
-def heatmaps(table: Table, names: Sequence[str]) -> Picture:
-    """The named matrices side by side, on one colour scale each, centred at 0."""
-    picture = Picture(figsize=(2.6 * len(names) + 0.6, 2.9))
-    for axes, name in zip(picture.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        chosen = np.asarray(table["matrix"]) == name
-        d = round(chosen.sum() ** 0.5)
-        values = np.asarray(table["value"], dtype=float)[chosen].reshape(d, d)
-        limit = np.abs(values).max()
-        image = axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axes.set_title(name)
-        axes.set_xticks(range(d), [str(i + 1) for i in range(d)])
-        axes.set_yticks(range(d), [str(i + 1) for i in range(d)])
-        axes.set_xlabel("column")
-        axes.grid(False)
-        picture.colorbar(image, ax=axes, shrink=0.8)
-    picture.axes[0].set_ylabel("row")
-    return picture
-
-
-def matrix_table(matrices: Mapping[str, torch.Tensor]) -> Table:
-    rows = [
-        (name, i + 1, j + 1, value)
-        for name, matrix in matrices.items()
-        for i, line in enumerate(matrix.tolist())
-        for j, value in enumerate(line)
-    ]
-    names, row, column, value = zip(*rows, strict=True)
-    return {"matrix": names, "row": row, "column": column, "value": value}
 
 
 def draw_figure1(tables: Mapping[str, Table]) -> Picture:
@@ -277,7 +215,7 @@ def figure2(scale: Scale) -> FigureData:
 
 def draw_figure3(tables: Mapping[str, Table]) -> Picture:
     table, optimum = tables["training"], float(tables["optimum"]["loss"][0])
-    picture = Picture(figsize=(9, 5.4))
+    picture = Picture(figsize=(10, 5.2))
     top, bottom = picture.subplots(2, 3)
     for layer, axes in enumerate(top[:2]):
         plot_runs(axes, table, "fresh samples", f"transforms {layer}", BLUE, "$B$")
