@@ -391,6 +391,21 @@ def shifted_label(seed: int, *, dense: bool) -> tuple[Tensor, Tensor, Tensor]:
     return AHN.layers(p, q, z), AHN.layers(p, q, with_label), prompt.y_query
 
 
+def identity_of_sparse_weights(quantity: str, gap: Callable[..., float]) -> Verdict:
+    """An identity of weights (13), measured by gap(seed, dense=...), which a dense Q breaks."""
+    seeds = range(5)
+    check = Check(
+        quantity,
+        max(gap(seed, dense=False) for seed in seeds),
+        1e-12,
+        min(gap(seed, dense=True) for seed in seeds),
+        ALGEBRA,
+        "a dense Q, which (13) excludes",
+    )
+    settings = {"d": 4, "n": 9, "layers": 3, "prompts": 32, "seeds": "0 to 4"}
+    return Verdict([check], settings=settings)
+
+
 @claim(
     "ahn2023/lemma9",
     "With weights (13) the loss is the mean square of the query's last entry when its label is "
@@ -405,19 +420,7 @@ def reformulated_loss(scale: Scale) -> Verdict:
         loss = (z[:, -1, -1] + y).square().mean()
         return abs((with_label[:, -1, -1].square().mean() / loss - 1).item())
 
-    return Verdict(
-        [
-            Check(
-                "largest relative difference of the two losses",
-                max(gap(seed, dense=False) for seed in range(5)),
-                1e-12,
-                min(gap(seed, dense=True) for seed in range(5)),
-                ALGEBRA,
-                "a dense Q, which (13) excludes",
-            )
-        ],
-        settings={"d": 4, "n": 9, "layers": 3, "prompts": 32, "seeds": "0 to 4"},
-    )
+    return identity_of_sparse_weights("largest relative difference of the two losses", gap)
 
 
 @claim(
@@ -434,16 +437,6 @@ def label_slot_is_additive(scale: Scale) -> Verdict:
         expected[:, -1, -1] += y
         return relative(with_label - expected, expected)
 
-    return Verdict(
-        [
-            Check(
-                "largest relative change of any token beyond the stated one",
-                max(gap(seed, dense=False) for seed in range(5)),
-                1e-12,
-                min(gap(seed, dense=True) for seed in range(5)),
-                ALGEBRA,
-                "a dense Q, which (13) excludes",
-            )
-        ],
-        settings={"d": 4, "n": 9, "layers": 3, "prompts": 32, "seeds": "0 to 4"},
+    return identity_of_sparse_weights(
+        "largest relative change of any token beyond the stated one", gap
     )
