@@ -170,8 +170,9 @@ def uniqueness(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"\text{unique for every } d",
-            r"\text{unique up to } (\gamma b, \gamma^{-1} A) \text{ for } d \ge 2;\quad"
-            r" d = 1:\; b = (p, 0),\; A = (0, r)^\top,\; pr = -\Gamma^{-1} \text{ as well}",
+            r"\begin{aligned} & d \ge 2: \text{ unique up to } (\gamma b, \gamma^{-1} A) \\"
+            r" & d = 1: \text{ also } b = (p, 0),\; A = (0, r)^\top,\; pr = -\Gamma^{-1}"
+            r" \end{aligned}",
             "For d = 1 the Gram matrix is symmetric in covariate and label, so reading row 1 and "
             "column 2 of it gives the same prediction as reading row 2 and column 1: a "
             "second family "
