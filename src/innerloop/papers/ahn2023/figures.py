@@ -29,6 +29,7 @@ from innerloop.papers.ahn2023.settings import (
 )
 from innerloop.papers.ahn2023.training import (
     INITIAL_STD,
+    OPENING,
     Trained,
     off_ray_excess,
     sparse_transformers,
@@ -337,6 +338,9 @@ def figure3(scale: Scale) -> FigureData:
                 ", ".join(f"{run.history['loss'][-1]:.5f}" for run in runs) for runs in restarts
             ),
             "training": "one layer, then two, then three, each on fresh variance-reduced samples",
+            "chosen by outcome on other seeds": (
+                f"{OPENING} plain iterations at each depth; 10 or 60 often end at a local minimum"
+            ),
         },
     )
     caption = (
