@@ -9,11 +9,11 @@ in the sample covariance). Here every estimate of the loss is unbiased with its 
 a new Gaussian layer is put in front of the trained ones. Rounds after the first run in Gauss-Newton
 coordinates, without which L-BFGS crawls (the best A_2 is 20 times A_0 and Sigma^-1 reaches 16).
 Several restarts per seed; the one with the lowest training loss is kept, and all are reported.
-The length of the opening round was chosen by looking at where training ends: on other seeds, 20, 30
-and 40 iterations led to the best known point of the ray in 12 of 12, 12 of 12 and 16 of 16 runs, 10 in
-5 of 12, and 60 (on a larger sample) in 8 of 16; the rest ended at local minima of the ray. 30 is the
-middle. Front growth, too, is an observation at this n and not a theorem: at n = 20 it ends 20% above
-the best known point.
+The length of the opening round was chosen by looking at where training ends: on other seeds, 20,
+30 and 40 iterations led to the best known point of the ray in 12 of 12, 12 of 12 and 16 of 16 runs,
+10 in 5 of 12, and 60 (on a larger sample) in 8 of 16; the rest ended at local minima of the ray. 30
+is the middle. Front growth, too, is an observation at this n and not a theorem: at n = 20 it ends
+20% above the best known point.
 """
 
 from __future__ import annotations
