@@ -142,10 +142,8 @@ def _verdict_table(results: list[Result], scale: Scale) -> Table:
         verdict = result.verdict
         checks = verdict.printed if result.outcome == Outcome.HOLDS else verdict.corrected
         checks = checks or verdict.printed
-        # Of several checks, the one that came closest to failing stands for the row.
-        check = min(checks, key=lambda c: (not c.passes, c.separates, _margin(c)), default=None)
-        failing = [c for c in checks if not c.passes]
-        check = failing[0] if failing else check
+        # Of several checks, one that fails or came closest to failing stands for the row.
+        check = min(checks, key=lambda c: (c.passes, _margin(c)), default=None)
         style = STYLES[result.outcome]
         cells = ["", "", ""]
         if check is not None:

@@ -275,7 +275,7 @@ def figure3(scale: Scale) -> FigureData:
                 "final loss relative to the loss of zero weights",
                 max(ray for ray, _ in losses) / D,
                 1e-6,
-                1.0,
+                theory.ray_risk(torch.zeros_like(best.steps), TRANSFORMED_N, D).item() / D,
                 WHY_ZERO,
                 "zero weights",
             )

@@ -35,7 +35,6 @@ DISTORTION = (1.0, 1.0, 0.5, 0.25, 1.0)
 SPARSE_N = 20
 TRANSFORMED_N = 10
 LAYERS = 3
-SEEDS = range(5)
 
 
 def experiment(n: int, seed: int) -> LinearRegression:
