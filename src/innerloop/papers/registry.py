@@ -33,6 +33,21 @@ AHN2023 = Paper(
     2023,
     "2306.00297",
 )
+ZHANG2023 = Paper(
+    "zhang2023",
+    "Ruiqi Zhang, Spencer Frei and Peter L. Bartlett",
+    "Trained transformers learn linear models in-context",
+    2023,
+    "2306.09927",
+)
+GATMIRY2024 = Paper(
+    "gatmiry2024",
+    "Khashayar Gatmiry, Nikunj Saunshi, Sashank J. Reddi, Stefanie Jegelka and Sanjiv Kumar",
+    "Can looped transformers learn to implement multi-step gradient descent for in-context "
+    "learning?",
+    2024,
+    "2410.08292",
+)
 PAPERS = {paper.key: paper for paper in (AHN2023,)}
 
 

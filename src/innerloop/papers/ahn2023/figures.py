@@ -18,15 +18,7 @@ from matplotlib.figure import Figure as Picture
 from innerloop import theory
 from innerloop.algorithms import GradientDescent, Learner
 from innerloop.analysis import Estimate, estimate_risk
-from innerloop.papers.ahn2023.settings import (
-    LAYERS,
-    SAMPLING,
-    SPARSE_N,
-    TRANSFORMED_N,
-    WHY_SAMPLING,
-    D,
-    generator,
-)
+from innerloop.papers.ahn2023.settings import LAYERS, SPARSE_N, TRANSFORMED_N, D
 from innerloop.papers.ahn2023.training import (
     INITIAL_STD,
     OPENING,
@@ -35,6 +27,7 @@ from innerloop.papers.ahn2023.training import (
     sparse_transformers,
     transformed_transformers,
 )
+from innerloop.papers.common import SAMPLING, WHY_SAMPLING, generator
 from innerloop.papers.plots import heatmaps, history_table, matrix_table, plot_runs
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict

@@ -14,8 +14,9 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import DTYPE, LAYERS, SPARSE_N, D, experiment, generator
+from innerloop.papers.ahn2023.settings import LAYERS, SPARSE_N, D, experiment
 from innerloop.papers.ahn2023.training import Trained, grown, off_ray_excess
+from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.tasks import LinearRegression

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, generator
+from innerloop.papers.common import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.tasks import LinearRegression

@@ -15,7 +15,7 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.algorithms import GradientDescent
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import ALGEBRA, DTYPE, generator, rotated
+from innerloop.papers.common import ALGEBRA, DTYPE, generator, rotated
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.tasks import LinearRegression

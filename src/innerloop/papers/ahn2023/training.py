@@ -28,16 +28,8 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate, distance_to_identity
 from innerloop.models import GDPlusPlusWeights, GradientDescentWeights, LinearAttention
-from innerloop.papers.ahn2023.settings import (
-    DTYPE,
-    LAYERS,
-    SPARSE_N,
-    TRANSFORMED_N,
-    D,
-    experiment,
-    generator,
-    square_root,
-)
+from innerloop.papers.ahn2023.settings import LAYERS, SPARSE_N, TRANSFORMED_N, D, experiment
+from innerloop.papers.common import DTYPE, generator, square_root
 from innerloop.papers.verdict import Scale
 from innerloop.tasks import LinearRegression
 from innerloop.training import (

@@ -1,0 +1,1 @@
+"""Gatmiry, Saunshi, Reddi, Jegelka & Kumar (2024), whole. arXiv:2410.08292."""

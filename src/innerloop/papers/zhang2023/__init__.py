@@ -1,0 +1,1 @@
+"""Zhang, Frei & Bartlett (2023): every theorem and lemma. arXiv:2306.09927."""

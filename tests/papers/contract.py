@@ -1,0 +1,30 @@
+"""What must be true of every claim and figure of every paper."""
+
+import math
+from pathlib import Path
+
+from innerloop.papers import Entry, Figure, Outcome, Scale
+from innerloop.papers.reproduce import reproduce
+from innerloop.report import to_mathml
+from innerloop.report.plot_style import drawn
+from innerloop.runs import RunStore
+
+
+def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
+    """At the smallest scale: the known verdict, controls told apart, all of it can be shown."""
+    result = reproduce(entry, Scale.SMOKE, RunStore(folder))
+    checks = [*result.verdict.printed, *result.verdict.corrected]
+    assert checks
+    assert all(check.separates for check in checks)
+    assert all(math.isfinite(check.measured) for check in checks)
+    assert result.outcome == expected
+    correction = result.verdict.correction
+    for formula in [correction.printed, correction.corrected] if correction else []:
+        assert "<math" in to_mathml(formula)
+    if isinstance(entry, Figure):
+        assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
+
+
+def assert_typeset(entry: Entry) -> None:
+    formula = getattr(entry, "formula", "")
+    assert not formula or "<math" in to_mathml(formula)
