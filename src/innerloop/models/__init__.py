@@ -8,6 +8,7 @@ from innerloop.models.weights import (
     GDPlusPlusWeights,
     GradientDescentWeights,
     LinearAttentionWeights,
+    ShiftedGradientDescentWeights,
     SingleLayerWeights,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "GradientDescentWeights",
     "LinearAttention",
     "LinearAttentionWeights",
+    "ShiftedGradientDescentWeights",
     "SingleLayerWeights",
     "associative_forward",
     "attention_matrix_forward",

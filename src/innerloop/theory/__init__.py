@@ -1,6 +1,7 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
 from innerloop.theory.descent import descend
+from innerloop.theory.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -8,9 +9,20 @@ from innerloop.theory.linear_attention import (
     sandwich_moment,
     single_layer_risk,
 )
+from innerloop.theory.looped import (
+    SampledOptimum,
+    context_losses,
+    expanding_probability,
+    gap_constant,
+    loop_risks,
+    looped_optimum,
+    lower_bound,
+    sample_eigenvalues,
+    sampled_looped_optimum,
+    tied_risk,
+)
 from innerloop.theory.ray import (
     RayOptimum,
-    looped_optimum,
     ray_error,
     ray_risk,
     ray_spectrum,
@@ -31,23 +43,33 @@ __all__ = [
     "MatrixPolynomial",
     "Quadrature",
     "RayOptimum",
+    "SampledOptimum",
     "TooLargeError",
     "TracePolynomial",
+    "context_losses",
     "descend",
+    "expanding_probability",
     "expected_power_sums",
     "expected_trace",
+    "gap_constant",
+    "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
+    "loop_risks",
     "looped_optimum",
+    "lower_bound",
     "mean_spectrum",
     "one_step_preconditioner",
     "ray_error",
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "sample_eigenvalues",
     "sample_wishart",
+    "sampled_looped_optimum",
     "sandwich_moment",
     "single_layer_risk",
+    "tied_risk",
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
