@@ -1,7 +1,11 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
-from innerloop.theory.descent import descend
-from innerloop.theory.largest_eigenvalue import largest_eigenvalue_exceeds
+from innerloop.theory.descent import (
+    descend,
+)
+from innerloop.theory.largest_eigenvalue import (
+    largest_eigenvalue_exceeds,
+)
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -21,6 +25,20 @@ from innerloop.theory.looped import (
     sampled_looped_optimum,
     tied_risk,
 )
+from innerloop.theory.prediction_error import (
+    ErrorParts,
+    JointMoments,
+    SampledMoments,
+    error_parts,
+    gaussian_pairs,
+    mean_error_parts,
+    prediction_error,
+)
+from innerloop.theory.random_covariance import (
+    VarianceMoments,
+    random_covariance_risk,
+    random_covariance_steps,
+)
 from innerloop.theory.ray import (
     RayOptimum,
     ray_error,
@@ -28,6 +46,10 @@ from innerloop.theory.ray import (
     ray_spectrum,
     transformed_optimum,
     untied_optimum,
+)
+from innerloop.theory.sample_complexity import (
+    Lengths,
+    SampleComplexity,
 )
 from innerloop.theory.wishart import (
     Quadrature,
@@ -37,29 +59,46 @@ from innerloop.theory.wishart import (
     sample_wishart,
     trace_moment,
 )
-from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
+from innerloop.theory.words import (
+    MatrixPolynomial,
+    TooLargeError,
+    TracePolynomial,
+    expected_trace,
+)
 
 __all__ = [
+    "ErrorParts",
+    "JointMoments",
+    "Lengths",
     "MatrixPolynomial",
     "Quadrature",
     "RayOptimum",
+    "SampleComplexity",
+    "SampledMoments",
     "SampledOptimum",
     "TooLargeError",
     "TracePolynomial",
+    "VarianceMoments",
     "context_losses",
     "descend",
+    "error_parts",
     "expanding_probability",
     "expected_power_sums",
     "expected_trace",
     "gap_constant",
+    "gaussian_pairs",
     "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
     "loop_risks",
     "looped_optimum",
     "lower_bound",
+    "mean_error_parts",
     "mean_spectrum",
     "one_step_preconditioner",
+    "prediction_error",
+    "random_covariance_risk",
+    "random_covariance_steps",
     "ray_error",
     "ray_risk",
     "ray_spectrum",
