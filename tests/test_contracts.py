@@ -4,6 +4,7 @@ A new task or learner has to be given an example below: the first tests fail unt
 """
 
 import inspect
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,11 +20,20 @@ from innerloop.algorithms import (
 )
 from innerloop.models import LinearAttention, LinearAttentionWeights
 from innerloop.prompt import Prompt
-from innerloop.tasks import LinearRegression
+from innerloop.tasks import (
+    Exponential,
+    InContextQuery,
+    LinearRegression,
+    NonlinearLabels,
+    OrthogonalQuery,
+    OtherQuery,
+    RandomCovariance,
+)
 from tests.models.forms import FORMS, weights
 from tests.samples import DOUBLE, covariance, normal, random_prompt, seeded
 
 D = 3
+SKEW = LinearRegression(covariance(D, seed=1), 4, covariance(D, seed=2), noise_std=0.5)
 TASKS = {
     "LinearRegression": [
         LinearRegression.isotropic(D, 6),
@@ -32,6 +42,11 @@ TASKS = {
         LinearRegression.distorted_view(normal(D, D), 5),
         LinearRegression(torch.eye(D), 4, noise_std=0.1),
     ],
+    "NonlinearLabels": [NonlinearLabels(SKEW, torch.tanh)],
+    "OtherQuery": [OtherQuery(SKEW, covariance(D, seed=3))],
+    "OrthogonalQuery": [OrthogonalQuery(replace(SKEW, n=2))],
+    "InContextQuery": [InContextQuery(SKEW)],
+    "RandomCovariance": [RandomCovariance(SKEW, Exponential(D))],
 }
 ALGORITHMS = {
     "Zero": [Zero()],

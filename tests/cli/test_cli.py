@@ -146,3 +146,11 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(folder):
     stopped, whole = load_file(checkpoint), load_file(folder / "whole" / "checkpoint.safetensors")
     assert stopped.keys() == whole.keys()
     assert all(stopped[name].equal(whole[name]) for name in whole)
+
+
+def test_evaluate_prints_a_table_of_shifts(folder, capsys):
+    main(["train", "gd:layers=1", "--objective", "exact", "--steps", "5", "--run", "r"])
+    assert main(["evaluate", "r", "--shifts", "--samples", "200", "--against", "one-step"]) == 0
+    output = said(capsys)
+    names = ("the model", "ols", "ridge", "zero", "one-step", "covariates × 2", "best step, exact")
+    assert all(name in output for name in names)

@@ -1,6 +1,33 @@
 """Tasks: distributions over prompts."""
 
 from innerloop.tasks.linear import LinearRegression
+from innerloop.tasks.shifts import (
+    Exponential,
+    InContextQuery,
+    NonlinearLabels,
+    OrthogonalQuery,
+    OtherQuery,
+    RandomCovariance,
+    with_covariance,
+    with_noise,
+    with_rotated_covariates,
+    with_scaled_covariates,
+    with_scaled_weights,
+)
 from innerloop.tasks.task import Task
 
-__all__ = ["LinearRegression", "Task"]
+__all__ = [
+    "Exponential",
+    "InContextQuery",
+    "LinearRegression",
+    "NonlinearLabels",
+    "OrthogonalQuery",
+    "OtherQuery",
+    "RandomCovariance",
+    "Task",
+    "with_covariance",
+    "with_noise",
+    "with_rotated_covariates",
+    "with_scaled_covariates",
+    "with_scaled_weights",
+]

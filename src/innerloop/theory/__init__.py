@@ -51,6 +51,7 @@ from innerloop.theory.sample_complexity import (
     Lengths,
     SampleComplexity,
 )
+from innerloop.theory.shifted_risk import in_context_query_risk, one_step_risk, response_risk
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -87,6 +88,7 @@ __all__ = [
     "expected_trace",
     "gap_constant",
     "gaussian_pairs",
+    "in_context_query_risk",
     "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
@@ -96,6 +98,7 @@ __all__ = [
     "mean_error_parts",
     "mean_spectrum",
     "one_step_preconditioner",
+    "one_step_risk",
     "prediction_error",
     "random_covariance_risk",
     "random_covariance_steps",
@@ -103,6 +106,7 @@ __all__ = [
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "response_risk",
     "sample_eigenvalues",
     "sample_wishart",
     "sampled_looped_optimum",
