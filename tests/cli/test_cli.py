@@ -154,3 +154,15 @@ def test_evaluate_prints_a_table_of_shifts(folder, capsys):
     output = said(capsys)
     names = ("the model", "ols", "ridge", "zero", "one-step", "covariates × 2", "best step, exact")
     assert all(name in output for name in names)
+
+
+def test_evaluate_loops_a_model_longer_than_it_was_trained(folder, capsys):
+    train = ["train", "looped:loops=2", "--task", "linear:d=2,n=10,prior=inverse"]
+    main([*train, "--objective", "exact", "--steps", "300", "--run", "r"])
+    assert main(["evaluate", "r", "--loops", "3", "--samples", "500"]) == 0
+    output = said(capsys)
+    assert "2 (trained)" in output
+    assert "spectral radius" in output
+    assert main(["evaluate", "r", "--against", "looped:loops=2", "--samples", "500"]) == 0
+    assert main(["evaluate", "r", "--loops", "0"]) == 2
+    assert "loops must be at least 1, got 0" in said(capsys)

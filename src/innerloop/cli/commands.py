@@ -22,6 +22,8 @@ from innerloop import papers, theory
 from innerloop.algorithms import Learner
 from innerloop.analysis import (
     estimate_risk,
+    loop_curve,
+    loop_spectral_radius,
     one_step_risk,
     prediction_distance,
     shift_table,
@@ -290,6 +292,7 @@ def evaluate(
     task: str | None = None,
     against: tuple[str, ...] = ("zero", "ols", "one-step"),
     shifts: bool = False,
+    loops: int | None = None,
     samples: int = 100_000,
     seed: int = 1,
 ) -> None:
@@ -304,6 +307,7 @@ def evaluate(
         against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list`.
         shifts: instead, the loss under distribution shifts of the task, of the model, of least
             squares, ridge regression and zero, and of what else `against` names.
+        loops: instead, the loss of the model looped 1, 2, ... up to this many times.
         samples: fresh prompts.
         seed: of the prompts.
     """
@@ -311,6 +315,9 @@ def evaluate(
     target = build("task", task, TASKS) if task else saved.task
     if target.d != saved.model.d:
         raise ValueError(f"the model reads d = {saved.model.d}, the task has d = {target.d}")
+    if loops is not None:
+        _print_loops(saved.model, target, loops, samples, seed)
+        return
     rivals = {spec: build("algorithm", spec, ALGORITHMS, target) for spec in against}
     if shifts:
         usual = {spec: build("algorithm", spec, ALGORITHMS, target) for spec in SHIFT_RIVALS}
@@ -359,6 +366,31 @@ def _shift_table(
         cells = [str(loss) for loss in row.losses.values()]
         table.add_row(kind, shift.name, *cells, "" if exact is None else f"{exact:.4g}")
     return table
+
+
+def _print_loops(
+    model: LinearAttention, task: LinearRegression, loops: int, samples: int, seed: int
+) -> None:
+    """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
+    console = Console()
+    table = Table(title=f"squared error after each loop, {samples} prompts", box=SIMPLE_HEAD)
+    for column in ("loops", "mean ± standard error", "median", "99th percentile"):
+        table.add_column(column, justify="right", no_wrap=True)
+    with console.status("looping"):
+        generator = torch.Generator().manual_seed(seed)
+        curve = loop_curve(model, task, loops=loops, samples=samples, generator=generator)
+        prompt = task.sample(min(samples, 10_000), generator=generator)
+        radius = loop_spectral_radius(model, prompt)
+    for row in curve:
+        trained = " (trained)" if row.loops == model.loops else ""
+        table.add_row(
+            f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}"
+        )
+    console.print(table)
+    console.print(
+        f"one loop expands on {(radius > 1).double().mean().item():.2%} of {len(radius)} prompts "
+        f"(median spectral radius {radius.median().item():.3g}); on those, looping longer diverges"
+    )
 
 
 def bench(

@@ -19,6 +19,8 @@ Examples:
   innerloop reproduce ahn2023/theorem1      one claim
   innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
   innerloop evaluate runs/my-run --against ols ridge:penalty=0.1 gd:steps=3
+  innerloop evaluate runs/my-run --shifts   the loss under distribution shifts
+  innerloop evaluate runs/my-run --loops 20 a looped model, looped longer
 
 --debug, anywhere, shows the traceback of an error.
 """
