@@ -17,6 +17,9 @@ Lt(R A R^T) = Lt(A), and averaging A over all rotations R, by Jensen, does not r
 
 So a minimum is on the ray A = a I, where the loss is E tr (I - a W/n)^{2L}: a polynomial, strictly
 convex in a, with one minimum a*. (`lower_bound` is Lt; the paper prints it as the loss.)
+
+Over matrices that are not symmetric this is not the minimum once n is large: a small rotation in A
+lowers the loss (claim gatmiry2024/asymmetric).
 """
 
 from __future__ import annotations
