@@ -12,13 +12,13 @@ SETTINGS = [
     SampleComplexity(SPECTRUM, noise_std=0.5),
     SampleComplexity((1.0,) * 5, noise_std=1.0),
     # Noise far above the labels: with N = M the error first rises with the length.
-    SampleComplexity((0.5,) + (1.0,) * 9, noise_std=10.0),
+    SampleComplexity((0.5,) + (1.0,) * 9, noise_std=5.0),
 ]
 ids = [f"d={len(s.spectrum)}, noise {s.noise_std}" for s in SETTINGS]
 
 
 def eps_values(setting):
-    return [setting.floor + share * sum(setting.spectrum) for share in (0.03, 0.2, 0.7, 0.99, 1.2)]
+    return [setting.floor + share * sum(setting.spectrum) for share in (0.1, 0.2, 0.7, 0.99, 1.2)]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=ids)
@@ -48,7 +48,7 @@ def test_the_lengths_are_those_that_trying_one_after_another_finds(setting):
 
 
 def test_with_strong_noise_the_error_rises_before_it_falls():
-    errors = [SETTINGS[-1].error(n, n) for n in (1, 8, 1_000)]
+    errors = [SETTINGS[-1].error(n, n) for n in (1, 4, 1_000)]
     assert errors[0] < errors[1] > errors[2]
 
 
