@@ -78,8 +78,8 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
 
     moments = theory.VarianceMoments.exponential(2)
     small = theory.random_covariance_steps(moments, train)
-    prompt, variances, w, weights = every_prompt(d=2, length=2)
-    predictions = predict(trained_matrices(torch.diag(small)), prompt)
+    every, variances, w, weights = every_prompt(d=2, length=2)
+    predictions = predict(trained_matrices(torch.diag(small)), every)
     distance = [theory.random_covariance_risk(small, moments, m).item() for m in (2, math.inf)]
 
     def gap(limit: Tensor) -> float:
@@ -100,9 +100,9 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
             Check(
                 "relative difference between the mean squared distance from the limit, over every "
                 "prompt by quadrature (d = M = 2), and what the exact risks say, a multiple of 1/M",
-                gap((prompt.x_query * small * variances * w).sum(-1)),
+                gap((every.x_query * small * variances * w).sum(-1)),
                 1e-11,
-                gap((prompt.x_query * small * w).sum(-1)),
+                gap((every.x_query * small * w).sum(-1)),
                 ALGEBRA,
                 "E Lambda in place of Lambda_new in the limit",
             ),
@@ -242,8 +242,8 @@ def expected_prediction(scale: Scale) -> Verdict:
             r"[\hat y\, y]}{\mathbb{E}[y^2]} & = \frac{(\mathbb{E}\lambda^2)^2}{\mathbb{E}\lambda"
             r"\;\mathbb{E}\lambda^3} = \frac{2}{3} \end{aligned}",
             "Taking the expectation over Lambda_new in (4.13) given x_query, the paper puts E "
-            "Lambda in its place. But x_query is drawn from N(0, Lambda_new) and tells of it: a large "
-            "coordinate comes from a large variance. Given a coordinate x, the density of its "
+            "Lambda in its place. But x_query is drawn from N(0, Lambda_new) and tells of it: a "
+            "large coordinate comes from a large variance. Given a coordinate x, the density of its "
             "variance l is proportional to l^(-1/2) exp(-l - x^2 / (2 l)), whose mean is |x| / "
             "sqrt 2 + 1/2, not 1. At x = 0.2 and 2.5 integration gives "
             f"{conditional[1]:.4f} and {conditional[3]:.4f}. The slope of the prediction on the "
