@@ -217,7 +217,7 @@ def expected_prediction(scale: Scale) -> Verdict:
                 "largest difference between E[l | x] by integration and |x| / sqrt 2 + 1/2",
                 max(abs(c - f) for c, f in zip(conditional, formula, strict=True)),
                 1e-9,
-                max(abs(1.0 - f) for f in formula),
+                max(abs(c - 1.0) for c in conditional),
                 "integration is asked for 1e-12 and divides two integrals that are not small",
                 "E l = 1, as printed",
             ),
@@ -243,8 +243,8 @@ def expected_prediction(scale: Scale) -> Verdict:
             r"\;\mathbb{E}\lambda^3} = \frac{2}{3} \end{aligned}",
             "Taking the expectation over Lambda_new in (4.13) given x_query, the paper puts E "
             "Lambda in its place. But x_query is drawn from N(0, Lambda_new) and tells of it: a "
-            "large coordinate comes from a large variance. Given a coordinate x, the density of its "
-            "variance l is proportional to l^(-1/2) exp(-l - x^2 / (2 l)), whose mean is |x| / "
+            "large coordinate comes from a large variance. Given a coordinate x, the density of "
+            "its variance l is proportional to l^(-1/2) exp(-l - x^2 / (2 l)), whose mean is |x| / "
             "sqrt 2 + 1/2, not 1. At x = 0.2 and 2.5 integration gives "
             f"{conditional[1]:.4f} and {conditional[3]:.4f}. The slope of the prediction on the "
             "true label is 2/3; 1/3 belongs to a query drawn independently of Lambda_new. The "
