@@ -4,7 +4,14 @@ from innerloop.papers.zhang2023 import (
     error_figure,
     prediction,
     prompt_lengths,
+    random_covariance_figure,
     random_covariance_limit,
 )
 
-__all__ = ["error_figure", "prediction", "prompt_lengths", "random_covariance_limit"]
+__all__ = [
+    "error_figure",
+    "prediction",
+    "prompt_lengths",
+    "random_covariance_figure",
+    "random_covariance_limit",
+]

@@ -133,8 +133,8 @@ def error_against_lengths(scale: Scale) -> FigureData:
                 continue
             stated = stated_error(moments, LAMBDA, train, test)
             swapped = stated_error(moments, LAMBDA, test, train)
-            for exchanged, value in ((False, stated), (True, swapped)):
-                scores.setdefault((name, exchanged), []).append(abs(estimate.z(value)))
+            for exchanged, formula in ((False, stated), (True, swapped)):
+                scores.setdefault((name, exchanged), []).append(abs(estimate.z(formula)))
             row: dict[str, float | int | str] = {
                 "labels": name,
                 "train": train,

@@ -28,17 +28,20 @@ STEP = theory.random_covariance_steps(theory.VarianceMoments.exponential(D), mat
 POINTS = (0.01, 0.2, 1.0, 2.5, 6.0)
 
 
-def random_covariance_prompts(
-    batch: int, length: int, d: int, *, scale: float = 1.0, generator: torch.Generator
-) -> tuple[Prompt, Tensor, Tensor]:
-    """Prompts with covariances scale * diag(Exponential(1)); also their variances and weights."""
-    uniform = torch.rand(batch, d, generator=generator, dtype=DTYPE)
-    variances = -scale * torch.log1p(-uniform)
+def exponential_variances(batch: int, d: int, *, generator: torch.Generator) -> Tensor:
+    """Independent draws from Exponential(1), [batch, d]."""
+    return -torch.log1p(-torch.rand(batch, d, generator=generator, dtype=DTYPE))
+
+
+def diagonal_prompts(
+    variances: Tensor, length: int, *, generator: torch.Generator
+) -> tuple[Prompt, Tensor]:
+    """One prompt for every row of variances, its covariance; and the weights of its labels."""
+    batch, d = variances.shape
     z = torch.randn(batch, length + 1, d, generator=generator, dtype=DTYPE)
     w = torch.randn(batch, d, generator=generator, dtype=DTYPE)
     x = z * variances.sqrt().unsqueeze(1)
-    y = (x @ w.unsqueeze(-1)).squeeze(-1)
-    return as_prompt(x, y), variances, w
+    return as_prompt(x, (x @ w.unsqueeze(-1)).squeeze(-1)), w
 
 
 def every_prompt(d: int, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
@@ -69,7 +72,9 @@ def every_prompt(d: int, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
 def prediction_under_random_covariance(scale: Scale) -> Verdict:
     train = 8
     steps = theory.random_covariance_steps(theory.VarianceMoments.exponential(D), train)
-    prompt, _, _ = random_covariance_prompts(500, LENGTH, D, generator=generator(0))
+    source = generator(0)
+    new = exponential_variances(500, D, generator=source)
+    prompt, _ = diagonal_prompts(new, LENGTH, generator=source)
     stated = stated_prediction(torch.diag(steps), prompt)
 
     def difference(preconditioner: Tensor) -> float:
@@ -156,8 +161,8 @@ def sampled_z(samples: int, chunk: int = 50_000) -> tuple[float, float]:
     """
     source, products = generator(1), []
     for start in range(0, samples, chunk):
-        size = min(chunk, samples - start)
-        prompt, _, w = random_covariance_prompts(size, LENGTH, D, generator=source)
+        new = exponential_variances(min(chunk, samples - start), D, generator=source)
+        prompt, w = diagonal_prompts(new, LENGTH, generator=source)
         x, y = prompt.x_query, prompt.y_query
         predictions = stated_prediction(torch.diag(STEP), prompt)
         off = torch.stack([predictions - conditional_prediction(x, w), predictions - y / 3])
