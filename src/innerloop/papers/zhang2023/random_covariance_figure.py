@@ -150,7 +150,7 @@ def _limits(axes: Axes, table: Table) -> None:
 def _against_length(axes: Axes, tables: Mapping[str, Table], name: str) -> None:
     lines, layers, solved = (
         {column: np.asarray(values) for column, values in tables[key].items()}
-        for key in ("lines", "layers", "least squares")
+        for key in ("lines", "layers", "least_squares")
     )
 
     def points(table: dict[str, np.ndarray], chosen: np.ndarray, **style: Any) -> None:
@@ -286,8 +286,8 @@ def under_random_covariances(scale: Scale) -> FigureData:
                 for kind in TRAININGS
             ),
             "the limits as polynomials": "2/3 c^3 - 4/3 c^2 + c trained on random, "
-            "6 c^3 - 4 c^2 + c trained on fixed, c for predicting 0: the layers are worse than that "
-            "above c = 2 and c = 2/3",
+            "6 c^3 - 4 c^2 + c trained on fixed, c for predicting 0: the layers are worse "
+            "than that above c = 2 and c = 2/3",
             "trained on random, tested on I, limit": round(
                 error("random", math.inf, variances("fixed"), math.inf), 6
             ),
@@ -307,6 +307,6 @@ def under_random_covariances(scale: Scale) -> FigureData:
         "limits": limits,
         "lines": lines,
         "layers": layers,
-        "least squares": columns(row for _, rows in sampled for row in rows),
+        "least_squares": columns(row for _, rows in sampled for row in rows),
     }
     return FigureData(tables, caption, verdict)
