@@ -144,9 +144,8 @@ def entries() -> dict[str, Entry]:
 
 def select(ids: Iterable[str]) -> list[Entry]:
     """The entries with these ids; a paper's key stands for all of its own, no id for everything."""
-    known = entries()
-    wanted = list(ids) or list(PAPERS)
-    chosen: dict[str, Entry] = {}
+    known, wanted = entries(), list(ids)
+    chosen: dict[str, Entry] = {} if wanted else dict(known)
     for id in wanted:
         matches = {key: e for key, e in known.items() if key == id or key.split("/")[0] == id}
         if not matches:

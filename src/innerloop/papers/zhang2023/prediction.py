@@ -121,16 +121,18 @@ def best_linear_limit(scale: Scale) -> Verdict:
     identity = torch.eye(3, dtype=DTYPE)
     plain = [excess(identity, n) for n in (short, long)]
     best = theory.error_parts(identity, moments, 1).best_linear
+    k = 1 + sum(SPECTRUM) / min(SPECTRUM)
     return Verdict(
         [
             Check(
                 "distance from -1 of the exponent of the excess over the best linear predictor, "
                 f"N = M from {short} to {long}",
                 abs(rate(*trained) + 1),
-                10 / short,
+                2 * k / short / math.log(long / short),
                 abs(rate(*plain) + 1),
-                "exact errors; the excess is c/N + O(1/N^2), and the second term is 1/N of the "
-                "first, with a constant of order 1",
+                "exact errors; as Lambda <= Gamma <= (1 + k/N) Lambda with k = 1 + tr(Lambda) / "
+                f"l_min = {k:.4g}, the term in 1/M is below its limit by at most the share 2k/N; "
+                "the bias, of order 1/N^2, has the other sign",
                 "one step without preconditioner, whose bias stays (footnote 2)",
             )
         ],

@@ -282,7 +282,7 @@ def under_random_covariances(scale: Scale) -> FigureData:
             "N": ", ".join(map(str, TRAIN)),
             "seeds": "0 to 3",
             "limits per dimension at c = 1, 4, 9": "; ".join(
-                f"trained on {kind}: " + ", ".join(f"{limit(kind, c):.4g}" for c in (1, 4, 9))
+                f"trained on {kind}: " + ", ".join(f"{limit(kind, c):.4g}" for c in (1.0, 4.0, 9.0))
                 for kind in TRAININGS
             ),
             "the limits as polynomials": "2/3 c^3 - 4/3 c^2 + c trained on random, "
