@@ -186,10 +186,17 @@ def _convert(what: str, value: str, annotation: Any) -> Any:
             raise ValueError(f"{what} must be one of {', '.join(kinds)}, got {value!r}")
         return value
     kind = kinds[0]
+    if get_origin(kind) is list:
+        return numbers(what, value)
     try:
-        if get_origin(kind) is list:
-            return [float(v) for v in value.split("/")]
         return kind(value)
     except ValueError as error:
-        name = "numbers separated by /" if get_origin(kind) is list else kind.__name__
-        raise ValueError(f"{what} must be {name}, got {value!r}") from error
+        raise ValueError(f"{what} must be {kind.__name__}, got {value!r}") from error
+
+
+def numbers(what: str, text: str) -> list[float]:
+    """Numbers separated by slashes, such as 1.5/0.8/0.4."""
+    try:
+        return [float(v) for v in text.split("/")]
+    except ValueError as error:
+        raise ValueError(f"{what} must be numbers separated by /, got {text!r}") from error

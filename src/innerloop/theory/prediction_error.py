@@ -75,7 +75,7 @@ class JointMoments:
         z = torch.cartesian_prod(*[nodes] * d).view(-1, d)
         mass = torch.cartesian_prod(*[weights / weights.sum()] * d).view(-1, d).prod(-1)
         x = z @ torch.linalg.cholesky(covariance).mT
-        return cls._from_raw(_raw_moments(x, function(x), mass))
+        return cls._from_raw(*_raw_moments(x, function(x), mass))
 
     def with_noise(self, noise_std: float) -> JointMoments:
         """The same labels with independent noise of this standard deviation added to all of them.
@@ -92,8 +92,10 @@ class JointMoments:
         )
 
     @classmethod
-    def _from_raw(cls, raw: tuple[Tensor, Tensor, Tensor, Tensor]) -> JointMoments:
-        second, cross, fourth, power = raw
+    def _from_raw(
+        cls, second: Tensor, cross: Tensor, fourth: Tensor, power: Tensor
+    ) -> JointMoments:
+        """From means of x x^T, x y, y^2 x x^T and y^2."""
         return cls(second, cross, fourth - cross.unsqueeze(-1) * cross.unsqueeze(-2), power)
 
 
@@ -146,17 +148,13 @@ class SampledMoments:
         for _ in range(groups):
             x, y = sampler(size, generator)
             drawn.append(_raw_moments(x, y, torch.full_like(y, 1 / size)))
-        raw = tuple(torch.stack(moment) for moment in zip(*drawn, strict=True))
-        second, cross, fourth, power = (moment.mean(0) for moment in raw)
-        others = (
+        raw = [torch.stack(moment) for moment in zip(*drawn, strict=True)]
+        pooled = [moment.mean(0) for moment in raw]
+        left_out = [
             (groups * mean - moment) / (groups - 1)
-            for mean, moment in zip((second, cross, fourth, power), raw, strict=True)
-        )
-        a, b, c, e = others
-        return cls(
-            JointMoments._from_raw((second, cross, fourth, power)),
-            JointMoments._from_raw((a, b, c, e)),
-        )
+            for mean, moment in zip(pooled, raw, strict=True)
+        ]
+        return cls(JointMoments._from_raw(*pooled), JointMoments._from_raw(*left_out))
 
     def estimate(self, function: Callable[[JointMoments], Tensor]) -> tuple[float, float]:
         """The value of a function of the moments and its standard error, by the grouped jackknife.
