@@ -1,5 +1,6 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
+from innerloop.theory.covariance_moments import moment_eigenvalues, residual_eigenvalues
 from innerloop.theory.descent import descend
 from innerloop.theory.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.linear_attention import (
@@ -8,6 +9,12 @@ from innerloop.theory.linear_attention import (
     one_step_preconditioner,
     sandwich_moment,
     single_layer_risk,
+)
+from innerloop.theory.long_prompts import (
+    centred_moment,
+    long_prompt_risk,
+    long_prompt_slope,
+    optimal_gap,
 )
 from innerloop.theory.looped import (
     SampledOptimum,
@@ -37,6 +44,7 @@ from innerloop.theory.wishart import (
     sample_wishart,
     trace_moment,
 )
+from innerloop.theory.wishart_nodes import wishart_nodes
 from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
 
 __all__ = [
@@ -46,6 +54,7 @@ __all__ = [
     "SampledOptimum",
     "TooLargeError",
     "TracePolynomial",
+    "centred_moment",
     "context_losses",
     "descend",
     "expanding_probability",
@@ -55,15 +64,20 @@ __all__ = [
     "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
+    "long_prompt_risk",
+    "long_prompt_slope",
     "loop_risks",
     "looped_optimum",
     "lower_bound",
     "mean_spectrum",
+    "moment_eigenvalues",
     "one_step_preconditioner",
+    "optimal_gap",
     "ray_error",
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "residual_eigenvalues",
     "sample_eigenvalues",
     "sample_wishart",
     "sampled_looped_optimum",
@@ -73,4 +87,5 @@ __all__ = [
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
+    "wishart_nodes",
 ]
