@@ -15,6 +15,7 @@ from innerloop.theory.long_prompts import (
     long_prompt_risk,
     long_prompt_slope,
     optimal_gap,
+    residual_moment,
 )
 from innerloop.theory.looped import (
     SampledOptimum,
@@ -78,6 +79,7 @@ __all__ = [
     "ray_spectrum",
     "recurrence",
     "residual_eigenvalues",
+    "residual_moment",
     "sample_eigenvalues",
     "sample_wishart",
     "sampled_looped_optimum",

@@ -49,12 +49,13 @@ def _expected_power(k: int, traces: tuple[int, ...], n: int, spectrum: Spectrum)
         if not traces:
             return (Fraction(1),) * len(spectrum)
         *rest, q = traces
-        return (sum(_expected_power(q, tuple(rest), n, spectrum)),) * len(spectrum)
+        total = sum(_expected_power(q, tuple(rest), n, spectrum), Fraction(0))
+        return (total,) * len(spectrum)
     terms = [(n + k - 1, k - 1, traces)]
     terms += [(1, k - 1 - m, tuple(sorted((*traces, m)))) for m in range(1, k)]
     terms += [(2 * q, k - 1 + q, traces[:i] + traces[i + 1 :]) for i, q in enumerate(traces)]
-    total = [Fraction(0)] * len(spectrum)
+    bracket = [Fraction(0)] * len(spectrum)
     for factor, power, others in terms:
         values = _expected_power(power, others, n, spectrum)
-        total = [t + factor * v for t, v in zip(total, values, strict=True)]
-    return tuple(value * t for value, t in zip(spectrum, total, strict=True))
+        bracket = [b + factor * v for b, v in zip(bracket, values, strict=True)]
+    return tuple(value * b for value, b in zip(spectrum, bracket, strict=True))

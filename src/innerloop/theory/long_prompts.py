@@ -45,10 +45,17 @@ def long_prompt_risk(gap: Number, loops: int, n: int, d: int) -> Number:
 def long_prompt_slope(gap: Number, loops: int, n: int, d: int) -> Number:
     """The derivative of `long_prompt_risk` in the gap: 2L E tr (W/n) (I - a W/n)^{2L-1}.
 
-    a W/n = I - (I - a W/n), so E tr (W/n) R^k = (E tr R^k - E tr R^{k+1}) / a.
+    W/n = I + (W/n - I): the moment of the odd power, and that of the odd power times W/n - I.
     """
-    odd, even = (residual_moment(gap, p, n, d) for p in (2 * loops - 1, 2 * loops))
-    return 2 * loops * (odd - even) / (1 - gap)
+    number, odd = type(gap), 2 * loops - 1
+    terms = (
+        comb(odd, k)
+        * gap ** (odd - k)
+        * (gap - 1) ** k
+        * number(centred_moment(k, n, d) + centred_moment(k + 1, n, d))
+        for k in range(odd + 1)
+    )
+    return 2 * loops * sum(terms, number(0))
 
 
 def optimal_gap(loops: int, n: int, d: int, *, digits: int = 12) -> Fraction:
@@ -60,13 +67,8 @@ def optimal_gap(loops: int, n: int, d: int, *, digits: int = 12) -> Fraction:
     while high - low > high / 10**digits:
         # The gap is about 1/n: until it is bracketed, large strides find its size.
         middle = (low + high) / 2 if low else high / 16
-        if _slope_is_positive(middle, loops, n, d):
+        if long_prompt_slope(middle, loops, n, d) > 0:
             high = middle
         else:
             low = middle
     return (low + high) / 2
-
-
-def _slope_is_positive(gap: Fraction, loops: int, n: int, d: int) -> bool:
-    odd, even = (residual_moment(gap, p, n, d) for p in (2 * loops - 1, 2 * loops))
-    return odd > even

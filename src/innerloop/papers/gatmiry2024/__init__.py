@@ -1,5 +1,23 @@
 """Gatmiry, Saunshi, Reddi, Jegelka & Kumar (2024). arXiv:2410.08292."""
 
-from innerloop.papers.gatmiry2024 import forward_pass, loss, moments
+from innerloop.papers.gatmiry2024 import (
+    flow,
+    forward_pass,
+    global_minimum,
+    gradient_dominance,
+    loss,
+    moments,
+    near_minimum,
+    out_of_distribution,
+)
 
-__all__ = ["forward_pass", "loss", "moments"]
+__all__ = [
+    "flow",
+    "forward_pass",
+    "global_minimum",
+    "gradient_dominance",
+    "loss",
+    "moments",
+    "near_minimum",
+    "out_of_distribution",
+]

@@ -389,6 +389,6 @@ def residual_control_restated(scale: Scale) -> Verdict:
         scale,
         delta_of_k,
         "Here delta^k is 4kd/sqrt(n) for every k; in the main text delta^(2L) is 8Ld/sqrt(n), "
-        "which agrees at k = 2L and is larger below where the condition holds. In the proof's sum the term i = 0 is "
-        "missing and the sign is (-1)^(k-i).",
+        "which agrees at k = 2L and is larger below where the condition holds. In the proof's sum "
+        "the term i = 0 is missing and the sign is (-1)^(k-i).",
     )
