@@ -5,10 +5,12 @@ from innerloop.papers.gatmiry2024 import (
     forward_pass,
     global_minimum,
     gradient_dominance,
+    long_prompts,
     loss,
     moments,
     near_minimum,
     out_of_distribution,
+    residual_moments,
 )
 
 __all__ = [
@@ -16,8 +18,10 @@ __all__ = [
     "forward_pass",
     "global_minimum",
     "gradient_dominance",
+    "long_prompts",
     "loss",
     "moments",
     "near_minimum",
     "out_of_distribution",
+    "residual_moments",
 ]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, rotated, square_root
-from innerloop.papers.gatmiry2024.global_minimum import BOUND, exact_loss
-from innerloop.papers.gatmiry2024.settings import accuracy, normal, symmetric
+from innerloop.papers.gatmiry2024.global_minimum import exact_loss
+from innerloop.papers.gatmiry2024.settings import BOUND, accuracy, normal, symmetric
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.tasks import LinearRegression

@@ -92,7 +92,7 @@ def random_instance(seed: int, lowest: float, highest: float) -> Instance:
 
 
 def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
-    """`lowest` is the least eigenvalue that the condition allows, of Sigma_out relative to Sigma*."""
+    """`lowest` is the least eigenvalue of Sigma_out over Sigma* that the condition allows."""
     example = counterexample(above=lowest == 1.0)
     error, factor = example.error(1.0, LOOPS), printed_factor(LONG, 2)
     printed, swapped = (factor * example.norms(swapped=s) for s in (False, True))

@@ -20,6 +20,8 @@ from innerloop.papers.common import DTYPE, generator
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
+BOUND = "the claim itself: no more than the bound allows"
+
 
 def accuracy(loops: int, n: int, d: int) -> float:
     """The paper's delta = (8 L d / sqrt n)^{1/(2L)} (section 3.5)."""
