@@ -58,7 +58,7 @@ def unpreconditioned(task: LinearRegression, loops: int) -> Tensor:
     "For every n, d and L the global minimum is a multiple of the inverse covariance, and only the "
     "multiple depends on n",
     source="not in the paper; sharper than Theorem 3.2",
-    formula=r"A^{opt} = a^* \Sigma^{*-1},\qquad a^* = \arg\min_a \mathbb{E}\,\mathrm{tr}\left(I - "
+    formula=r"A^{opt} = a^* \Sigma^{*-1},\qquad a^* = \argmin_a \mathbb{E}\,\mathrm{tr}\left(I - "
     r"a \tfrac{1}{n} W\right)^{2L},\quad W \sim \mathrm{Wishart}_d(I, n)",
 )
 def minimum_is_on_the_ray(scale: Scale) -> Verdict:
