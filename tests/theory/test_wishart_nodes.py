@@ -31,7 +31,7 @@ def test_the_mean_matrix_is_n_times_the_identity():
 
 
 def test_fewer_examples_than_dimensions_are_refused():
-    with pytest.raises(ValueError, match="n must be at least d, .* got n = 2, d = 3"):
+    with pytest.raises(ValueError, match=r"n must be at least d, .* got n = 2, d = 3"):
         wishart_nodes(2, 3, 4)
 
 

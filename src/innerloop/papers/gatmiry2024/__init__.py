@@ -1,17 +1,20 @@
-"""Gatmiry, Saunshi, Reddi, Jegelka & Kumar (2024). arXiv:2410.08292."""
+"""Gatmiry, Saunshi, Reddi, Jegelka & Kumar (2024): every theorem and lemma. arXiv:2410.08292."""
 
+# isort: off
+# The report follows this order: what the model computes, its loss, the minimum, the way to it.
 from innerloop.papers.gatmiry2024 import (
-    flow,
     forward_pass,
-    global_minimum,
-    gradient_dominance,
-    long_prompts,
     loss,
     moments,
-    near_minimum,
-    out_of_distribution,
     residual_moments,
+    global_minimum,
+    long_prompts,
+    near_minimum,
+    gradient_dominance,
+    flow,
+    out_of_distribution,
 )
+# isort: on
 
 __all__ = [
     "flow",

@@ -21,9 +21,10 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 
 PRINTED_TIME = (
-    r"t \ge \left(\frac{1}{\xi}\right)^{(L-1)/L} \left(\frac{16L}{L-1}\right)^{(L-1)/(2L-1)}"
+    r"t \ge \left(\frac{1}{\xi}\right)^{\frac{L-1}{L}} \left(\frac{16L}{L-1}\right)"
+    r"^{\frac{L-1}{2L-1}}"
 )
-CORRECTED_TIME = r"t \ge \frac{1}{4L(L-1)} \left(\frac{d}{\xi}\right)^{(L-1)/L}"
+CORRECTED_TIME = r"t \ge \frac{1}{4L(L-1)} \left(\frac{d}{\xi}\right)^{\frac{L-1}{L}}"
 
 
 def printed_time(xi: float, loops: int) -> float:
@@ -166,8 +167,10 @@ def distance_bound(xi: float, loops: int, d: int) -> float:
     "The gradient flow reaches a loss of xi, and is then close to the optimum, in a time that does "
     "not depend on the dimension",
     source="Theorem 3.3",
-    formula=PRINTED_TIME + r"\;\Rightarrow\; L(A(t)) \le \xi,\quad \left\|A(t) A^{opt\,-1} - "
-    r"I\right\| \le 8 \left(1 + 4 d^{1/(2L)}\right) \xi^{1/(2L)}",
+    formula=r"\begin{aligned} & "
+    + PRINTED_TIME
+    + r"\;\Rightarrow \\ & L(A(t)) \le \xi,\quad (1 - r) A^{opt} \preceq A(t) \preceq (1 + r) "
+    r"A^{opt}, \\ & r = 8 \left(1 + 4 d^{1/(2L)}\right) \xi^{1/(2L)} \end{aligned}",
 )
 def convergence(scale: Scale) -> Verdict:
     printed, corrected, correction, settings = converged_in_time(scale)
@@ -210,7 +213,7 @@ def equation_residual(loops: int, constant_exponent: float, sign: int) -> float:
     "gatmiry2024/theoremA.12",
     "Theorem 3.3 again, with the differential equation that it is derived from",
     source="Theorem A.12, Eq. 29",
-    formula=r"g(t) = \left(\frac{16L}{L-1}\right)^{L/(2L-1)} \frac{1}{(t + c)^{L/(L-1)}}"
+    formula=r"g(t) = \left(\frac{16L}{L-1}\right)^{\frac{L}{2L-1}} \frac{1}{(t + c)^{L/(L-1)}}"
     r"\;\Rightarrow\;" + PRINTED_TIME,
 )
 def convergence_restated(scale: Scale) -> Verdict:

@@ -212,8 +212,8 @@ def loss_is_convex(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"L(A, 0) \text{ is highly non-convex in } A",
-            r"A \mapsto \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L}"
-            r" \text{ is convex on symmetric } A",
+            r"\begin{aligned} & \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L} \\ & "
+            r"\text{is convex on symmetric } A \end{aligned}",
             "The paper works with positive A and with the formula of Lemma 4.1. That formula is "
             "convex: it is E tr (I - H)^(2L) with H = Sigma^1/2 A Sigma^1/2 linear in A, and the "
             "trace of a convex function of a symmetric matrix is convex in the matrix. So "

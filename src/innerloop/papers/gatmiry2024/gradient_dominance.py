@@ -20,7 +20,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
-CONSTANT = r"4 L^2 d^{-(L-1)/L}"
+CONSTANT = r"4 L^2 d^{-\frac{L-1}{L}}"
 
 
 def exponent(loops: int) -> float:
@@ -163,10 +163,10 @@ def dominance_verdict(scale: Scale, threshold_base: int, note: str) -> Verdict:
             ),
         ],
         correction=Correction(
-            r"\|\nabla_A L(A, 0)\|^2 \ge \tfrac{1}{16} L(A, 0)^{(2L-1)/L}",
-            r"\|\nabla_A L(A, 0)\|^2 \ge "
+            r"\|\nabla L\|^2 \ge \tfrac{1}{16} L^{(2L-1)/L}",
+            r"\begin{aligned} & \|\nabla L\|^2 \ge "
             + CONSTANT
-            + r"\, L(A, 0)^{(2L-1)/L}\quad (n \to \infty)",
+            + r"\, L^{\frac{2L-1}{L}} \\ & (n \to \infty) \end{aligned}",
             "The constant cannot be free of the dimension. For an infinite prompt the loss is "
             "sum s_i^(2L) and the squared gradient 4 L^2 sum s_i^(4L-2), s_i = 1 - lambda_i; if "
             "all s_i are equal, their ratio is 4 L^2 d^(-(L-1)/L) times the stated power of the "
@@ -267,8 +267,10 @@ def dominance_lemma(scale: Scale) -> Verdict:
             )
         ],
         correction=Correction(
-            r"\|\nabla L(A, 0)\|^2 \ge \tfrac{1}{4} \epsilon^{4L-2}",
-            r"\|\nabla L(A, 0)\|^2 \ge " + CONSTANT + r"\, \epsilon^{4L-2}\quad (n \to \infty)",
+            r"\|\nabla L\|^2 \ge \tfrac{1}{4} \epsilon^{4L-2}",
+            r"\begin{aligned} & \|\nabla L\|^2 \ge "
+            + CONSTANT
+            + r"\, \epsilon^{4L-2} \\ & (n \to \infty) \end{aligned}",
             "The last lines of the proof find a factor d^(-(L-1)/(2L-1)) by Hoelder's inequality "
             "(its exponent should be (L-1)/L) and then leave it out of the result; the factor "
             "4 L^2 of the gradient is missing from the start. So the lemma is false for "

@@ -121,9 +121,9 @@ def optimal_solution(scale: Scale, fraction_of_radius: float, distance: str) -> 
     "For long prompts the optimal loss is small, the optimal A is close to the inverse "
     "covariance, and u = 0",
     source="Theorem 3.2",
-    formula=r"\begin{aligned} & L(A^{opt}, u^{opt}) \le \frac{8 L d^2 2^{2L}}{\sqrt n},\qquad "
-    r"(1-c) \Sigma^{*-1} \preceq A^{opt} \preceq (1+c) \Sigma^{*-1},\qquad u^{opt} = 0, \\ & c = 8 "
-    r"\delta d^{1/(2L)},\qquad \text{if } \frac{8 L d^2}{\sqrt n} \le 2^{-2L} \end{aligned}",
+    formula=r"\begin{aligned} & L(A^{opt}, u^{opt}) \le \frac{8 L d^2 2^{2L}}{\sqrt n},\quad (1-c) "
+    r"\Sigma^{*-1} \preceq A^{opt} \preceq (1+c) \Sigma^{*-1}, \\ & u^{opt} = 0,\quad c = 8 \delta "
+    r"d^{1/(2L)},\quad \text{if } \frac{8 L d^2}{\sqrt n} \le 2^{-2L} \end{aligned}",
 )
 def characterisation(scale: Scale) -> Verdict:
     return optimal_solution(scale, 1.0, "|a* - 1|")
@@ -133,9 +133,9 @@ def characterisation(scale: Scale) -> Verdict:
     "gatmiry2024/theoremA.8",
     "Theorem 3.2 again, in terms of delta",
     source="Theorem A.8, Eq. 22 and 23",
-    formula=r"L(A^{opt}, d^{opt}) \le d (2\delta)^{2L},\qquad \|A^{opt\,1/2} \Sigma^* "
-    r"A^{opt\,1/2} - I\| \le 4 \delta d^{1/(2L)},\qquad d^{opt} = 0\qquad\text{if } "
-    r"\delta d^{1/(2L)} < \tfrac{1}{2}",
+    formula=r"\begin{aligned} & L(A^{opt}, d^{opt}) \le d (2\delta)^{2L},\quad "
+    r"\|(A^{opt})^{1/2} \Sigma^* (A^{opt})^{1/2} - I\| \le 4 \delta d^{1/(2L)}, \\ & d^{opt} = 0 "
+    r"\quad \text{if } \delta d^{1/(2L)} < \tfrac{1}{2} \end{aligned}",
 )
 def characterisation_restated(scale: Scale) -> Verdict:
     """d (2 delta)^2L is the bound of Theorem 3.2, and 4 delta d^{1/2L} is c/2."""
@@ -201,12 +201,12 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"1 - a^* \text{ of order } n^{-1/(4L)}",
-            r"1 - a^* = \frac{\kappa_L}{n} + O(n^{-2}),\qquad \kappa_1 = d + 1,\qquad \kappa_L = "
-            r"\lim_n n\,\frac{\mathbb{E}\,\mathrm{tr}\left(Y^{2L-1} + Y^{2L}\right)}{(2L-1)\,"
-            r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}},\quad Y = \tfrac{1}{n} W - I",
+            r"\begin{aligned} & 1 - a^* = \frac{\kappa_L}{n} + O(n^{-2}), \\ & \kappa_1 = d + 1, \\"
+            r" & \kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
+            r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}} \end{aligned}",
             "The optimum is a*/Sigma* with 1 - a* = kappa_L/n: of order 1/n for every L, and not n "
             "to the power -1/(4L). To leading order the derivative E tr x (1 - a x)^(2L-1) "
-            "vanishes at x = 1 + Y, a = 1 - kappa/n, when kappa is as given. For one loop "
+            "vanishes at x = I + Y = W/n, a = 1 - kappa/n, when kappa is as given. For one loop "
             "the paper's own comparison, Ahn et al., has a* = n/(n + d + 1), a distance of "
             "(d+1)/n. d = 5: kappa = "
             + ", ".join(f"{constants[loops]:.2f}" for loops in depths)

@@ -61,9 +61,10 @@ def layered_formula(a: Tensor, u: Tensor, *, sample: bool) -> Callable[[Tensor],
     "gatmiry2024/lemmaA.3",
     "The loss of layers with different weights, after averaging over w* and the query",
     source="Lemma A.3",
-    formula=r"L(A, u) = \mathbb{E}_X \left\|\Sigma^{-1/2} \prod_{i=0}^{L-1} (I - \Sigma A^{(i)}) "
-    r"\Sigma^{1/2}\right\|^2 + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} d_i^\top \Sigma A^{(i)} "
-    r"\prod_{j=i+1}^{L-1} (I - \Sigma A^{(j)}) \Sigma^{1/2}\right\|^2",
+    formula=r"\begin{aligned} L(A, u) = {} & \mathbb{E}_X \left\|\Sigma^{-1/2} \prod_{i=0}^{L-1} "
+    r"(I - \Sigma A^{(i)}) \Sigma^{1/2}\right\|^2 \\ & + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} "
+    r"d_i^\top \Sigma A^{(i)} \prod_{j=i+1}^{L-1} (I - \Sigma A^{(j)}) \Sigma^{1/2}\right\|^2 "
+    r"\end{aligned}",
 )
 def layered_loss(scale: Scale) -> Verdict:
     layers = 2
@@ -140,9 +141,9 @@ def looped_formula(
     "gatmiry2024/corollaryA.4",
     "The loss of the looped transformer as a function of A and u",
     source="Corollary A.4",
-    formula=r"L(A, u) = \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}\right) + "
-    r"\mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma A)^{L-1-i} "
-    r"\Sigma^{1/2}\right\|^2",
+    formula=r"\begin{aligned} L(A, u) = {} & \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma "
+    r"A^{1/2})^{2L}\right) \\ & + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma "
+    r"A)^{L-1-i} \Sigma^{1/2}\right\|^2 \end{aligned}",
 )
 def looped_loss(scale: Scale) -> Verdict:
     loops = scale.pick(smoke=2, quick=3, paper=3)
@@ -197,10 +198,12 @@ def looped_loss(scale: Scale) -> Verdict:
             )
         ],
         correction=Correction(
-            r"\mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L} + \mathbb{E} \left\|\sum_i "
-            r"u^\top \Sigma A (I - \Sigma A)^{L-1-i} \Sigma^{1/2}\right\|^2",
-            r"\mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L \Sigma^{*1/2}\right\|^2 + "
-            r"\mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) \Sigma^{*1/2}\right\|^2",
+            r"\begin{aligned} & \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L} \\ & + "
+            r"\mathbb{E} \left\|\sum_i u^\top \Sigma A (I - \Sigma A)^{L-1-i} \Sigma^{1/2}"
+            r"\right\|^2 \end{aligned}",
+            r"\begin{aligned} & \mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L \Sigma^{*1/2}"
+            r"\right\|^2 \\ & + \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) "
+            r"\Sigma^{*1/2}\right\|^2 \end{aligned}",
             "As in Lemma A.3, the outer factors of both terms must be of the population. In "
             "the first, the printed form is the loss only for A = a/Sigma* (see Lemma 4.1). In "
             "the second, the sum telescopes to I - (I - Sigma A)^L, and the query's covariance is "
@@ -282,8 +285,9 @@ def loss_as_trace(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"L(A, 0) = \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L}",
-            r"L(A, 0) = \mathbb{E}\,\mathrm{tr}\left(\Sigma^* (I - A \Sigma)^L \Sigma^{*-1} (I - "
-            r"\Sigma A)^L\right) \ge \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L}",
+            r"\begin{aligned} & L = \mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L "
+            r"\Sigma^{*1/2}\right\|^2 \\ & \ge \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma "
+            r"A^{1/2})^{2L} \end{aligned}",
             "With M = (I - Sigma A)^L, seen in coordinates in which Sigma* = I, the loss is "
             "E |M|^2 = E tr M M^T, and the printed formula is E tr M^2. They agree when M is "
             "symmetric, which for every sample Sigma needs A = a/Sigma*; elsewhere the printed "
@@ -301,9 +305,9 @@ def loss_as_trace(scale: Scale) -> Verdict:
     "gatmiry2024/lemmaA.6",
     "The preconditioner can be moved into the distribution of the covariates",
     source="Lemma A.6",
-    formula=r"\mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}\right) = "
-    r"\mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right],\qquad \tilde x_i \sim "
-    r"\mathcal{N}(0, A^{1/2} \Sigma^* A^{1/2})",
+    formula=r"\begin{aligned} & \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}"
+    r"\right) = \mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right], \\ & \tilde x_i \sim "
+    r"\mathcal{N}(0, A^{1/2} \Sigma^* A^{1/2}) \end{aligned}",
 )
 def changed_covariance(scale: Scale) -> Verdict:
     """Left side by expansion in words, right side by moments of the changed covariance."""

@@ -132,8 +132,9 @@ def white_moments(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"\mathbb{E}\left[\tfrac{1}{n} \sum_i x_i x_i^\top\right] = \alpha_{n,k,d} I",
-            r"\mathbb{E}\left[\left(\tfrac{1}{n} \sum_i x_i x_i^\top\right)^k\right] = "
-            r"\alpha_{n,d,k} I,\qquad \alpha_{n,d,k} = 1 + \binom{k}{2} \frac{d+1}{n} + O(n^{-2})",
+            r"\begin{aligned} & \mathbb{E}\left[\left(\tfrac{1}{n} \sum_i x_i x_i^\top\right)^k"
+            r"\right] = \alpha_{n,d,k} I, \\ & \alpha_{n,d,k} = 1 + \frac{k(k-1)}{2} "
+            r"\frac{d+1}{n} + O(n^{-2}) \end{aligned}",
             "The power k is missing in the statement; with it the lemma holds. Two steps of the "
             "proof do not: there are (2m-1)!! ways to pair 2m vectors, not (2m)!!, and the last "
             "step sums powers of 2kd/sqrt(n), which is at most 1 under the stated condition, "
@@ -262,10 +263,10 @@ def moment_control(scale: Scale) -> Verdict:
         scale,
         power_of_delta,
         Correction(
-            r"\left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right| \le \delta^k \lambda_1^k\quad"
-            r"\text{for every } n > d",
-            r"\lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + \delta^k \lambda_1^k\quad"
-            r"\text{if } " + CONDITION,
+            r"\begin{aligned} & \left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right| \le \delta^k "
+            r"\lambda_1^k \\ & \text{for every } n > d \end{aligned}",
+            r"\begin{aligned} & \lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + \delta^k "
+            r"\lambda_1^k \\ & \text{if } " + CONDITION + r"\end{aligned}",
             "The condition on n of Lemma A.2, on which the proof rests, is left out. The bound is "
             "then false: for white covariates in d = 5 dimensions, n = 10, L = 3 and k = 6 the "
             f"moment is {alpha:.2f}, and the bound allows {allowed:.2f}. On the other side there "
@@ -290,8 +291,8 @@ def moment_control_restated(scale: Scale) -> Verdict:
         delta_alone,
         Correction(
             r"\left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right| \le \delta \lambda_1^k",
-            r"\lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + \frac{4kd}{\sqrt n} "
-            r"\lambda_1^k\quad\text{if } " + CONDITION,
+            r"\begin{aligned} & \lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + "
+            r"\frac{4kd}{\sqrt n} \lambda_1^k \\ & \text{if } " + CONDITION + r"\end{aligned}",
             "As in Lemma 4.2 the condition on n is missing: d = 5, n = 10, L = 3, k = 6 gives "
             f"{alpha:.2f} where {allowed:.2f} is allowed. And delta stands where Lemma 4.2 has "
             "delta^k: the proof bounds the excess by 4kd/sqrt(n), which is delta^k at k = 2L. "

@@ -112,8 +112,9 @@ def closeness(
     "gatmiry2024/theorem4.4",
     "A preconditioner with a small loss is close to the optimal one",
     source="Theorem 4.4",
-    formula=r"L(A, 0) \le \tfrac{1}{2} \epsilon^{2L},\; \epsilon > 4\delta\;\Rightarrow\; (1 - "
-    r"c\epsilon) A^{opt} \preceq A \preceq (1 + c\epsilon) A^{opt},\qquad c = 4 + 16 d^{1/(2L)}",
+    formula=r"\begin{aligned} & L(A, 0) \le \tfrac{1}{2} \epsilon^{2L},\; \epsilon > 4\delta"
+    r"\;\Rightarrow\; (1 - c\epsilon) A^{opt} \preceq A \preceq (1 + c\epsilon) A^{opt}, \\ & c = "
+    r"4 + 16 d^{1/(2L)} \end{aligned}",
 )
 def small_loss_is_close(scale: Scale) -> Verdict:
     return closeness(

@@ -166,8 +166,8 @@ def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
     "comparable to that of training",
     source="Theorem 4.5, Eq. 10",
     formula=r"\begin{aligned} & \Sigma^* \preceq \Sigma^{out} \preceq (2 - \zeta) \Sigma^*\; "
-    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + 16\delta d^{1/(2L)})^2 (1 + 16\delta "
-    r"d^{1/(2L)} - \zeta)^{2L} \|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2 "
+    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + r)^2 (1 + r - \zeta)^{2L} "
+    r"\|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2, \\ & r = 16\delta d^{1/(2L)} "
     r"\end{aligned}",
 )
 def bound_on_other_prompts(scale: Scale) -> Verdict:
@@ -184,8 +184,8 @@ def bound_on_other_prompts(scale: Scale) -> Verdict:
     "Theorem 4.5 again, under a weaker condition",
     source="Theorem A.13, Eq. 30",
     formula=r"\begin{aligned} & \zeta \Sigma^* \preceq \Sigma^{out} \preceq (2 - \zeta) \Sigma^*\; "
-    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + 16\delta d^{1/(2L)})^2 (1 + 16\delta "
-    r"d^{1/(2L)} - \zeta)^{2L} \|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2 "
+    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + r)^2 (1 + r - \zeta)^{2L} "
+    r"\|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2, \\ & r = 16\delta d^{1/(2L)} "
     r"\end{aligned}",
 )
 def bound_on_other_prompts_restated(scale: Scale) -> Verdict:

@@ -67,8 +67,8 @@ def residual_bound(scale: Scale, allowed: Callable[[Setting, int], float], note:
         ],
         correction=Correction(
             r"\left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k (\lambda_1 + 1)^k",
-            r"\left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k (\lambda_1 + 1)^k\quad"
-            r"\text{if } " + CONDITION,
+            r"\begin{aligned} & \left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k "
+            r"(\lambda_1 + 1)^k \\ & \text{if } " + CONDITION + r"\end{aligned}",
             "The lemma rests on Lemma 4.2 and inherits the missing condition on n. For d = 2, "
             f"n = 3, L = 3 and A^1/2 Sigma* A^1/2 = 3 I the sixth moment is {beta:.0f}, and the "
             f"bound allows {bound:.0f}. With the condition it follows from Lemma 4.2 by the "
@@ -86,9 +86,9 @@ def residual_bound(scale: Scale, allowed: Callable[[Setting, int], float], note:
     "gatmiry2024/lemma4.3",
     "The eigenvalues of the averaged residual are close to those for an infinite prompt",
     source="Lemma 4.3",
-    formula=r"(1 - \lambda_i)^k - \delta^k (\lambda_1 + 1)^k \le \beta_i^{(k)} \le (1 - "
-    r"\lambda_i)^k + \delta^k (\lambda_1 + 1)^k,\qquad \mathbb{E}(I - A^{1/2} \Sigma A^{1/2})^k = "
-    r"\sum_i \beta_i^{(k)} u_i u_i^\top",
+    formula=r"\begin{aligned} & \mathbb{E}(I - A^{1/2} \Sigma A^{1/2})^k = \sum_i \beta_i^{(k)} "
+    r"u_i u_i^\top, \\ & (1 - \lambda_i)^k - \delta^k (\lambda_1 + 1)^k \le \beta_i^{(k)} \le (1 - "
+    r"\lambda_i)^k + \delta^k (\lambda_1 + 1)^k \end{aligned}",
 )
 def residual_control(scale: Scale) -> Verdict:
     return residual_bound(
