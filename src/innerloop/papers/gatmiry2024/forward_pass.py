@@ -143,9 +143,10 @@ def labels_after_layers(scale: Scale) -> Verdict:
             r"\Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q \end{aligned}",
             "The terms in u have the wrong sign, in (12) and in (13). By (3) a layer makes of the "
             "label row v^T X the row v^T X - (u + v)^T Sigma A X, so that v^T becomes "
-            "v^T (I - Sigma A) - u^T Sigma A: every u enters with a minus, and with a plus in y_q^(t), which is minus the query's "
-            "entry. In the proof the update for y^(t+1) leaves u out. The printed form is off by "
-            f"{printed:.2f} of the largest label, the corrected one by "
+            "v^T (I - Sigma A) - u^T Sigma A: every u enters with a minus, and with a plus in "
+            "y_q^(t), which is minus the query's entry. In the proof the update for y^(t+1) leaves "
+            f"u out. The printed form is off by {printed:.2f} of the largest label, the corrected "
+            "one by "
             f"{corrected:.0e}; without u both agree with the model ({unshifted:.0e}). "
             "The loss does not change, because w* is symmetric about 0. "
             "Sigma here is (1/n) X X^T; the proof writes X X^T = Sigma.",
