@@ -8,7 +8,7 @@ from tests.papers.contract import assert_measured, assert_typeset
 CORRECTED = {
     *("theoremA.1", "lemmaA.3", "corollaryA.4", "lemma4.1", "lemma4.2", "lemmaA.5"),
     *("lemma4.3", "lemmaA.7", "convexity", "theorem3.2-rate", "theorem3.4", "lemmaA.10"),
-    *("theoremA.11", "theorem3.3", "theoremA.12", "theorem4.5", "theoremA.13"),
+    *("theoremA.11", "theorem3.3", "theoremA.12", "theorem4.5", "theoremA.13", "equation26"),
 }
 HOLDING = {
     *("proposition3.1", "lemmaA.2", "lemmaA.6", "global-min", "theorem3.2", "theoremA.8"),

@@ -142,7 +142,7 @@ def loss_is_convex(scale: Scale) -> Verdict:
     d = 2
     tasks = {n: LinearRegression.with_inverse_prior(torch.eye(d, dtype=DTYPE), n) for n in (3, 20)}
     depths = scale.pick(smoke=(2,), quick=(2, 3, 4), paper=(2, 3, 4))
-    draws = scale.pick(smoke=40, quick=400, paper=2000)
+    draws = scale.pick(smoke=40, quick=200, paper=1000)
     sizes = (0.1, 0.5, 1.0, 3.0)
     pairs = [
         (torch.eye(d, dtype=DTYPE) + sizes[seed % 4] * symmetric(normal(seed, 2, d, d))).unbind()
