@@ -12,6 +12,7 @@ from scipy.special import roots_genlaguerre, roots_hermitenorm
 from torch import Tensor
 
 POINTS = 1_000_000
+"""More nodes than this are refused."""
 
 
 def wishart_nodes(
