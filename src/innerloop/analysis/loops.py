@@ -68,6 +68,6 @@ def loop_curve(
     for count in range(1, loops + 1):
         looped = LinearAttention(model.weights, count, masked=model.masked)
         errors = (looped(prompt) - prompt.y_query).square()
-        median, upper = errors.quantile(torch.tensor([0.5, 0.99]).to(errors)).tolist()
+        median, upper = errors.quantile(errors.new_tensor([0.5, 0.99])).tolist()
         curve.append(AfterLoops(count, Estimate.of(errors), median, upper))
     return curve

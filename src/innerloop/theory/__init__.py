@@ -1,5 +1,9 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
+from innerloop.theory.covariance_moments import (
+    moment_eigenvalues,
+    residual_eigenvalues,
+)
 from innerloop.theory.descent import (
     descend,
 )
@@ -12,6 +16,13 @@ from innerloop.theory.linear_attention import (
     one_step_preconditioner,
     sandwich_moment,
     single_layer_risk,
+)
+from innerloop.theory.long_prompts import (
+    centred_moment,
+    long_prompt_risk,
+    long_prompt_slope,
+    optimal_gap,
+    residual_moment,
 )
 from innerloop.theory.looped import (
     SampledOptimum,
@@ -51,7 +62,11 @@ from innerloop.theory.sample_complexity import (
     Lengths,
     SampleComplexity,
 )
-from innerloop.theory.shifted_risk import in_context_query_risk, one_step_risk, response_risk
+from innerloop.theory.shifted_risk import (
+    in_context_query_risk,
+    one_step_risk,
+    response_risk,
+)
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -59,6 +74,9 @@ from innerloop.theory.wishart import (
     recurrence,
     sample_wishart,
     trace_moment,
+)
+from innerloop.theory.wishart_nodes import (
+    wishart_nodes,
 )
 from innerloop.theory.words import (
     MatrixPolynomial,
@@ -80,6 +98,7 @@ __all__ = [
     "TooLargeError",
     "TracePolynomial",
     "VarianceMoments",
+    "centred_moment",
     "context_losses",
     "descend",
     "error_parts",
@@ -92,13 +111,17 @@ __all__ = [
     "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
+    "long_prompt_risk",
+    "long_prompt_slope",
     "loop_risks",
     "looped_optimum",
     "lower_bound",
     "mean_error_parts",
     "mean_spectrum",
+    "moment_eigenvalues",
     "one_step_preconditioner",
     "one_step_risk",
+    "optimal_gap",
     "prediction_error",
     "random_covariance_risk",
     "random_covariance_steps",
@@ -106,6 +129,8 @@ __all__ = [
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "residual_eigenvalues",
+    "residual_moment",
     "response_risk",
     "sample_eigenvalues",
     "sample_wishart",
@@ -116,4 +141,5 @@ __all__ = [
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
+    "wishart_nodes",
 ]
