@@ -1,6 +1,8 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
+from innerloop.theory.covariance_law import CovarianceLaw
 from innerloop.theory.descent import descend
+from innerloop.theory.gradient_flow import Flow, gradient_flow
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -17,6 +19,11 @@ from innerloop.theory.ray import (
     transformed_optimum,
     untied_optimum,
 )
+from innerloop.theory.single_layer_flow import (
+    SingleLayerFlow,
+    balanced_direction,
+    whole_layer_loss,
+)
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -28,14 +35,19 @@ from innerloop.theory.wishart import (
 from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
 
 __all__ = [
+    "CovarianceLaw",
+    "Flow",
     "MatrixPolynomial",
     "Quadrature",
     "RayOptimum",
+    "SingleLayerFlow",
     "TooLargeError",
     "TracePolynomial",
+    "balanced_direction",
     "descend",
     "expected_power_sums",
     "expected_trace",
+    "gradient_flow",
     "layered_risk",
     "layered_risk_polynomial",
     "looped_optimum",
@@ -51,4 +63,5 @@ __all__ = [
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
+    "whole_layer_loss",
 ]

@@ -49,7 +49,7 @@ class Flow:
     def at(self, times: Float[Tensor, " times"]) -> Float[Tensor, "times p"]:
         """theta at these times; after its end a flow that converged stays where it is."""
         last = self.times[-1].item()
-        if times.numel() and not 0 <= times.min().item():
+        if times.numel() and not times.min().item() >= 0:
             raise ValueError(f"times must not be negative, got {times.min().item():g}")
         if not self.converged and times.numel() and times.max().item() > last:
             raise ValueError(
@@ -107,13 +107,13 @@ def gradient_flow(
 
     def velocity(time: float, theta: np.ndarray) -> np.ndarray:
         point = torch.tensor(theta, dtype=torch.float64)
-        gradient = _gradient(loss, point)
-        if not bool(gradient.isfinite().all()):
+        gradient = _gradient(loss, point).numpy()
+        if not np.isfinite(gradient).all():
             raise ValueError(
                 f"the gradient of the loss is not finite at time {time:g}, where the loss is "
                 f"{float(loss(point)):g} and theta is {point.tolist()}"
             )
-        return -gradient.numpy()
+        return -gradient
 
     solver = LSODA(velocity, 0.0, start.detach().numpy(), until, rtol=rtol, atol=atol)
     times, path, pieces = [0.0], [solver.y.copy()], []
@@ -148,13 +148,13 @@ def gradient_flow(
 
 
 def _gradient(loss: Loss, point: Tensor) -> Tensor:
-    point = point.detach().clone().requires_grad_()
+    point = point.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(point), point)
     return gradient
 
 
 def _step(solver: LSODA) -> str | None:
-    """One step. What LSODA has to say about a failure comes as a warning; the status says it too."""
+    """One step. What LSODA says of a failure comes as a warning; its status says it too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return solver.step()

@@ -110,9 +110,10 @@ class SingleLayerFlow:
             )
         return scale * direction, torch.tensor(scale, dtype=torch.float64)
 
-    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""], **options: float) -> Flow:
-        """Gradient flow from these weights; theta is `packed`, its loss is `excess`."""
-        return gradient_flow(lambda theta: self.excess(*self.unpacked(theta)), packed(u, v), **options)  # type: ignore[arg-type]
+    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Flow:
+        """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`."""
+        start = torch.cat([v.view(1), u.flatten()])
+        return gradient_flow(lambda theta: self.excess(*self.unpacked(theta)), start)
 
     def unpacked(self, theta: Float[Tensor, " p"]) -> Weights:
         """(U, v) of theta = (v, entries of U)."""
@@ -186,11 +187,6 @@ class SingleLayerFlow:
             )
 
 
-def packed(u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Float[Tensor, " p"]:
-    """theta = (v, entries of U row by row)."""
-    return torch.cat([v.view(1), u.flatten()])
-
-
 def whole_layer_loss(
     covariances: Float[Tensor, "k d d"], probabilities: Float[Tensor, " k"], n: int
 ) -> Callable[[Float[Tensor, " p"]], Float[Tensor, ""]]:
@@ -210,8 +206,9 @@ def whole_layer_loss(
 
     b, a = torch.zeros(d + 1).to(covariances), torch.zeros(d + 1, d).to(covariances)
     width = a.numel()
-    quartic = hessian(lambda a: hessian(lambda b: risk(b, a))(b))(a).view(d + 1, d + 1, width, width)
-    quadratic = torch.einsum("ijkl->ikjl", quartic).reshape((d + 1) * width, -1) / 4
+    quartic = hessian(lambda a: hessian(lambda b: risk(b, a))(b))(a)
+    quartic = quartic.view(d + 1, d + 1, width, width) / 4
+    quadratic = torch.einsum("ijkl->ikjl", quartic).reshape((d + 1) * width, -1)
     linear, constant = jacrev(jacrev(risk, 0), 1)(b, a).flatten(), risk(b, a)
 
     def loss(theta: Tensor) -> Tensor:

@@ -1,1 +1,10 @@
 """Zhang, Frei & Bartlett (2023): every theorem and lemma. arXiv:2306.09927."""
+
+from innerloop.papers.zhang2023 import (
+    convergence,
+    dynamics,
+    random_convergence,
+    random_covariance,
+)
+
+__all__ = ["convergence", "dynamics", "random_convergence", "random_covariance"]
