@@ -3,8 +3,17 @@
 from innerloop.papers.zhang2023 import (
     convergence,
     dynamics,
+    flow_figure,
     random_convergence,
     random_covariance,
+    technical,
 )
 
-__all__ = ["convergence", "dynamics", "random_convergence", "random_covariance"]
+__all__ = [
+    "convergence",
+    "dynamics",
+    "flow_figure",
+    "random_convergence",
+    "random_covariance",
+    "technical",
+]
