@@ -11,6 +11,7 @@ fifth of the gradients of Radau's method; explicit formulas do not come to rest 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,7 +69,8 @@ class Flow:
     ) -> Float[Tensor, " times"]:
         """|grad loss|^2, which is the speed at which the loss falls."""
         points = self.path if times is None else self.at(times)
-        return torch.stack([_gradient(self.loss, point).square().sum() for point in points])
+        gradients = torch.stack([_value_and_gradient(self.loss, p)[1] for p in points])
+        return gradients.square().sum(-1)
 
     def pl_ratios(
         self, minimum: float, times: Float[Tensor, " times"] | None = None
@@ -106,12 +108,12 @@ def gradient_flow(
     _check(start, until=until, rest=rest, rtol=rtol, atol=atol, most_steps=most_steps)
 
     def velocity(time: float, theta: np.ndarray) -> np.ndarray:
-        point = torch.tensor(theta, dtype=torch.float64)
-        gradient = _gradient(loss, point).numpy()
-        if not np.isfinite(gradient).all():
+        value, slope = _value_and_gradient(loss, torch.tensor(theta, dtype=torch.float64))
+        gradient = slope.numpy()
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
             raise ValueError(
-                f"the gradient of the loss is not finite at time {time:g}, where the loss is "
-                f"{float(loss(point)):g} and theta is {point.tolist()}"
+                f"the loss and its gradient must stay finite; at time {time:g} they are {value:g} "
+                f"and {gradient.tolist()}, at theta = {theta.tolist()}"
             )
         return -gradient
 
@@ -124,11 +126,13 @@ def gradient_flow(
             reason = f"it took {most_steps} steps (`most_steps`) to come to time {solver.t:g}"
             break
         message = _step(solver)
-        if solver.status == "failed":
+        elapsed = solver.t - times[-1]
+        if solver.status == "failed" or elapsed == 0:
+            message = message or "no step is small enough"
             reason = f"the integrator gave up at time {solver.t:g}: {message}"
             break
         pieces.append(solver.dense_output())
-        speed = np.linalg.norm(solver.y - path[-1]) / (solver.t - times[-1])
+        speed = np.linalg.norm(solver.y - path[-1]) / elapsed
         times.append(solver.t)
         path.append(solver.y.copy())
         reason = f"it came to time {until:g} (`until`)"
@@ -147,10 +151,11 @@ def gradient_flow(
     )
 
 
-def _gradient(loss: Loss, point: Tensor) -> Tensor:
+def _value_and_gradient(loss: Loss, point: Tensor) -> tuple[float, Tensor]:
     point = point.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(point), point)
-    return gradient
+    value = loss(point)
+    (gradient,) = torch.autograd.grad(value, point)
+    return value.item(), gradient
 
 
 def _step(solver: LSODA) -> str | None:

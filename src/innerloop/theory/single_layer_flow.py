@@ -23,7 +23,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.func import hessian, jacrev, vmap
+from torch.func import jacrev, vmap
 
 from innerloop.theory.covariance_law import CovarianceLaw
 from innerloop.theory.gradient_flow import Flow, gradient_flow
@@ -206,7 +206,8 @@ def whole_layer_loss(
 
     b, a = torch.zeros(d + 1).to(covariances), torch.zeros(d + 1, d).to(covariances)
     width = a.numel()
-    quartic = hessian(lambda a: hessian(lambda b: risk(b, a))(b))(a)
+    # Reverse mode throughout: on first use forward mode compiles for seconds, with a warning.
+    quartic = jacrev(jacrev(jacrev(jacrev(risk, 0), 0), 1), 1)(b, a)
     quartic = quartic.view(d + 1, d + 1, width, width) / 4
     quadratic = torch.einsum("ijkl->ikjl", quartic).reshape((d + 1) * width, -1)
     linear, constant = jacrev(jacrev(risk, 0), 1)(b, a).flatten(), risk(b, a)

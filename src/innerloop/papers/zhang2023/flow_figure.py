@@ -124,7 +124,7 @@ def draw(tables: Mapping[str, Table]) -> Picture:
 )
 def gradient_flow_figure(scale: Scale) -> FigureData:
     models = {
-        "fixed": fixed_model(scale.pick(smoke=3, quick=5, paper=5)),
+        "fixed": fixed_model(scale.pick(smoke=3, quick=3, paper=5)),
         "random": SingleLayerFlow(exponential_law(), RANDOM_LENGTH),
     }
     fractions = scale.pick(smoke=[0.01, 0.7], quick=[0.01, 0.1, 0.7], paper=[0.01, 0.1, 0.7])
