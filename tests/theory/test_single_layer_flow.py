@@ -123,6 +123,17 @@ def test_the_flow_ends_at_the_limit_of_its_start(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
+def test_the_flow_follows_the_gradient_of_its_loss(model):
+    u, v = weights(model.law.d)
+    flow = model.flow(u, v)
+    expected = torch.stack([g.square().sum() for g in model.gradient(u, v)]).sum()
+    now = torch.zeros(1, dtype=DOUBLE)
+    torch.testing.assert_close(flow.squared_gradients(now)[0], expected)
+    automatic = gradient_flow(flow.loss, flow.path[0])
+    torch.testing.assert_close(automatic.end, flow.end, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_the_papers_bounds_lie_below_the_flow(model):
     direction = balanced_direction(model.law.d, seeded(5))
     for fraction in (0.2, 0.9):

@@ -15,14 +15,16 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.integrate import LSODA, OdeSolution
+from scipy.integrate import LSODA, DenseOutput, OdeSolution
 from torch import Tensor
 
 Loss = Callable[[Tensor], Tensor]
+Gradient = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Flow:
     """Whether it came to rest: at a stationary point, which need not be a minimum."""
     ended_because: str
     """In words, with numbers."""
-    _between: OdeSolution = field(repr=False)
+    _gradient: Gradient = field(repr=False)
+    _between: Callable[[np.ndarray], np.ndarray] = field(repr=False)
 
     @property
     def end(self) -> Float[Tensor, " p"]:
@@ -69,8 +72,7 @@ class Flow:
     ) -> Float[Tensor, " times"]:
         """|grad loss|^2, which is the speed at which the loss falls."""
         points = self.path if times is None else self.at(times)
-        gradients = torch.stack([_value_and_gradient(self.loss, p)[1] for p in points])
-        return gradients.square().sum(-1)
+        return torch.stack([self._gradient(point).square().sum() for point in points])
 
     def pl_ratios(
         self, minimum: float, times: Float[Tensor, " times"] | None = None
@@ -89,6 +91,7 @@ def gradient_flow(
     loss: Loss,
     start: Float[Tensor, " p"],
     *,
+    gradient: Gradient | None = None,
     until: float = 1e6,
     rest: float = 1e-10,
     rtol: float = 1e-10,
@@ -99,6 +102,7 @@ def gradient_flow(
 
     Args:
         loss: from one vector [p] to a scalar tensor that autograd can differentiate.
+        gradient: of the loss at a vector, if there is a quicker way to it than autograd.
         until: the latest time.
         rest: the norm of the gradient below which the flow has converged.
         rtol: relative error that each step may make.
@@ -107,18 +111,20 @@ def gradient_flow(
     """
     _check(start, until=until, rest=rest, rtol=rtol, atol=atol, most_steps=most_steps)
 
+    slope = gradient or partial(_autograd, loss)
+
     def velocity(time: float, theta: np.ndarray) -> np.ndarray:
-        value, slope = _value_and_gradient(loss, torch.tensor(theta, dtype=torch.float64))
-        gradient = slope.numpy()
-        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+        value = slope(torch.tensor(theta, dtype=torch.float64)).numpy()
+        if not np.isfinite(value).all():
             raise ValueError(
-                f"the loss and its gradient must stay finite; at time {time:g} they are {value:g} "
-                f"and {gradient.tolist()}, at theta = {theta.tolist()}"
+                f"the gradient of the loss must stay finite; at time {time:g} it is "
+                f"{value.tolist()}, at theta = {theta.tolist()}"
             )
-        return -gradient
+        return -value
 
     solver = LSODA(velocity, 0.0, start.detach().numpy(), until, rtol=rtol, atol=atol)
-    times, path, pieces = [0.0], [solver.y.copy()], []
+    times, path = [0.0], [solver.y.copy()]
+    pieces: list[DenseOutput] = []
     resting = bool(np.linalg.norm(velocity(0.0, solver.y)) < rest)
     reason = "the gradient is below `rest` at the start"
     while not resting and solver.status == "running":
@@ -147,15 +153,17 @@ def gradient_flow(
         torch.tensor(np.array(path), dtype=torch.float64),
         resting,
         reason,
+        slope,
         between,
     )
 
 
-def _value_and_gradient(loss: Loss, point: Tensor) -> tuple[float, Tensor]:
+def _autograd(loss: Loss, point: Tensor) -> Tensor:
+    """The gradient of the loss; NaN where the loss itself is not finite."""
     point = point.detach().requires_grad_()
     value = loss(point)
     (gradient,) = torch.autograd.grad(value, point)
-    return value.item(), gradient
+    return gradient if math.isfinite(value.item()) else gradient * torch.nan
 
 
 def _step(solver: LSODA) -> str | None:
@@ -169,7 +177,7 @@ def _standing(point: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return lambda times: np.repeat(point[:, None], len(times), axis=1)
 
 
-def _check(start: Tensor, **positive: float) -> None:
+def _check(start: Tensor, **positive: float | int) -> None:
     if start.ndim != 1 or start.dtype != torch.float64 or not len(start):
         raise ValueError(
             f"start must be one vector of float64, got shape {list(start.shape)} of {start.dtype}. "

@@ -112,8 +112,19 @@ class SingleLayerFlow:
 
     def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Flow:
         """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`."""
-        start = torch.cat([v.view(1), u.flatten()])
-        return gradient_flow(lambda theta: self.excess(*self.unpacked(theta)), start)
+
+        def gradient(theta: Tensor) -> Tensor:
+            # As `gradient`, but without its cancellation near the minimum, and quicker.
+            v, u = theta[0], theta[1:]
+            pull = self.curvature @ (v * u - flat_product)
+            return torch.cat([(pull @ u).view(1), v * pull])
+
+        flat_product = self.product.flatten()
+        return gradient_flow(
+            lambda theta: self.excess(*self.unpacked(theta)),
+            torch.cat([v.view(1), u.flatten()]),
+            gradient=gradient,
+        )
 
     def unpacked(self, theta: Float[Tensor, " p"]) -> Weights:
         """(U, v) of theta = (v, entries of U)."""

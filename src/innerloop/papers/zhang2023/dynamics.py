@@ -6,7 +6,6 @@ all of its weights; the formulas of the paper are typed in here as they are prin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -25,6 +24,7 @@ from innerloop.papers.zhang2023.settings import (
     fixed_model,
     gamma,
     random_weights,
+    whole_loss,
 )
 from innerloop.tasks import LinearRegression
 
@@ -89,6 +89,11 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
     )
 
 
+def negative_count(form: Tensor) -> int:
+    spectrum = torch.linalg.eigvalsh(form)
+    return int((spectrum < -1e-10 * spectrum.abs().max()).sum())
+
+
 @claim(
     "zhang2023/lemma5.1-eigenvalues",
     "The matrix of the quadratic form has at least d + 1 negative eigenvalues",
@@ -97,14 +102,13 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
 )
 def negative_eigenvalues(scale: Scale) -> Verdict:
     d, lengths = 4, (2, 3, 4, 9)
-    counts = {}
+    counts, none = {}, []
     for n in lengths:
         prompt = LinearRegression.isotropic(d, n).sample(5, generator=generator(n))
         z = prompt.token_matrix()
         forms = [quadratic_form(x, g) for x, g in zip(prompt.x_query, z @ z.mT / n, strict=True)]
-        spectra = torch.linalg.eigvalsh(torch.stack(forms))
-        negative = (spectra < -1e-10 * spectra.abs().max(-1, keepdim=True).values).sum(-1)
-        counts[n] = negative.tolist()
+        counts[n] = [negative_count(form) for form in forms]
+        none += [negative_count(form @ form) for form in forms]
     exact = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"
     fewest = min(min(values) for values in counts.values())
     off = max(abs(c - min(d, n) - 1) for n, values in counts.items() for c in values)
@@ -115,9 +119,9 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
                 "fewest negative eigenvalues, over prompt lengths N",
                 fewest,
                 d + 1,
-                0,
+                min(none),
                 exact,
-                "a positive semi-definite form, which has none",
+                "H^2, which is positive semi-definite",
                 at_least=True,
             )
         ],
@@ -161,11 +165,6 @@ def whole(u: Tensor, v: Tensor, outer: float = 0.0) -> Tensor:
     return torch.cat([side, v.view(1), u.flatten(), side])
 
 
-@cache
-def whole_loss() -> Callable[[Tensor], Tensor]:
-    return theory.whole_layer_loss(LAMBDA.unsqueeze(0), torch.ones(1, dtype=DTYPE), N)
-
-
 @claim(
     "zhang2023/lemma5.2",
     "The gradient flow of the weights, written out: two blocks move, two stay zero",
@@ -175,7 +174,7 @@ def whole_loss() -> Callable[[Tensor], Tensor]:
     r" U_{11}^\top - \Lambda^2 U_{11}^\top\right] \\ & u_{12} = u_{21} = 0 \end{aligned}",
 )
 def velocity(scale: Scale) -> Verdict:
-    loss, d = whole_loss(), DIMENSION
+    loss, d = whole_loss(DIMENSION), DIMENSION
 
     def error(g: Tensor) -> float:
         """The largest relative error over all weights, p and r included."""
@@ -234,7 +233,7 @@ def printed_loss(u: Tensor, v: Tensor, g: Tensor = GAMMA) -> Tensor:
     r" U_{11} \Lambda U_{11}^\top - u_{-1} \Lambda^2 U_{11}^\top\right]",
 )
 def equivalent_loss(scale: Scale) -> Verdict:
-    loss, constant = whole_loss(), LAMBDA.trace() / 2
+    loss, constant = whole_loss(DIMENSION), LAMBDA.trace() / 2
 
     def value_error(g: Tensor) -> float:
         points = [random_weights(DIMENSION, seed) for seed in range(DRAWS)]
@@ -282,11 +281,12 @@ def equivalent_loss(scale: Scale) -> Verdict:
 def found_minima(scale: Scale) -> list[tuple[float, Tensor, Tensor]]:
     """(l~, U, v) where the flow of the printed loss ends, from normal starts."""
     d, minima = DIMENSION, []
-    for seed in range(scale.pick(smoke=3, quick=10, paper=20)):
+    for seed in range(scale.pick(smoke=2, quick=10, paper=20)):
         u, v = random_weights(d, seed)
         flow = theory.gradient_flow(
             lambda theta: printed_loss(theta[1:].view(d, d), theta[0]),
             torch.cat([v.view(1), u.flatten()]),
+            rtol=1e-6,  # every end has the same product v U, whatever the way there
         )
         assert flow.converged, flow.ended_because
         end = flow.end[1:].view(d, d), flow.end[0]

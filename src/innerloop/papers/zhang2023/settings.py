@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -70,7 +70,7 @@ def rotated_mixture() -> tuple[Tensor, Tensor]:
     return covariances, torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A flow from a start of Assumption 3.3, as far as the paper's bounds know it."""
 
@@ -98,6 +98,7 @@ def follow(model: SingleLayerFlow, fraction: float, seed: int, name: str = "") -
     return Run(name, model, direction, scale, model.flow(*model.start(direction, scale)))
 
 
+@cache
 def mirrored(run: Run, size: float = 1.0) -> theory.Flow:
     """The control of every flow: U(0) = -size sigma E Lambda^2 / |E Lambda^2|_F, v(0) = sigma.
 
@@ -109,8 +110,21 @@ def mirrored(run: Run, size: float = 1.0) -> theory.Flow:
     return run.model.flow(u, torch.tensor(run.scale, dtype=DTYPE))
 
 
+@cache
+def unbalanced(run: Run) -> theory.Flow:
+    """Another control: the same start but for U(0) = 2 sigma Theta Theta^T."""
+    u, v = run.model.start(run.direction, run.scale)
+    return run.model.flow(2 * u, v)
+
+
 def fixed_model(d: int) -> SingleLayerFlow:
     return SingleLayerFlow(CovarianceLaw.fixed(fixed(d)), LENGTHS[d])
+
+
+@cache
+def whole_loss(d: int) -> Callable[[Tensor], Tensor]:
+    """The exact loss of a layer with all weights, for the fixed covariance of this dimension."""
+    return theory.whole_layer_loss(fixed(d).unsqueeze(0), torch.ones(1, dtype=DTYPE), LENGTHS[d])
 
 
 @cache
