@@ -12,7 +12,7 @@ from torch import Tensor
 from innerloop.papers.common import ALGEBRA, DTYPE, generator, random_rotation, rotated
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.dynamics import column_vector
+from innerloop.papers.zhang2023.quadratic_form import column_vector
 
 
 def normal(seed: int, *shape: int) -> Tensor:
