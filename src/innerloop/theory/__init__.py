@@ -1,11 +1,18 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
+from innerloop.theory.covariance_law import (
+    CovarianceLaw,
+)
 from innerloop.theory.covariance_moments import (
     moment_eigenvalues,
     residual_eigenvalues,
 )
 from innerloop.theory.descent import (
     descend,
+)
+from innerloop.theory.gradient_flow import (
+    Flow,
+    gradient_flow,
 )
 from innerloop.theory.largest_eigenvalue import (
     largest_eigenvalue_exceeds,
@@ -67,6 +74,11 @@ from innerloop.theory.shifted_risk import (
     one_step_risk,
     response_risk,
 )
+from innerloop.theory.single_layer_flow import (
+    SingleLayerFlow,
+    balanced_direction,
+    whole_layer_loss,
+)
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -86,7 +98,9 @@ from innerloop.theory.words import (
 )
 
 __all__ = [
+    "CovarianceLaw",
     "ErrorParts",
+    "Flow",
     "JointMoments",
     "Lengths",
     "MatrixPolynomial",
@@ -95,9 +109,11 @@ __all__ = [
     "SampleComplexity",
     "SampledMoments",
     "SampledOptimum",
+    "SingleLayerFlow",
     "TooLargeError",
     "TracePolynomial",
     "VarianceMoments",
+    "balanced_direction",
     "centred_moment",
     "context_losses",
     "descend",
@@ -107,6 +123,7 @@ __all__ = [
     "expected_trace",
     "gap_constant",
     "gaussian_pairs",
+    "gradient_flow",
     "in_context_query_risk",
     "largest_eigenvalue_exceeds",
     "layered_risk",
@@ -141,5 +158,6 @@ __all__ = [
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
+    "whole_layer_loss",
     "wishart_nodes",
 ]
