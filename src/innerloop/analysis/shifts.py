@@ -175,20 +175,13 @@ def _(task: NonlinearLabels, preconditioner: Tensor) -> float | None:
 @one_step_risk.register
 def _(task: RandomCovariance, preconditioner: Tensor) -> float | None:
     base, law = task.task, task.law
-    diagonals = [torch.diag(m.diagonal()) for m in (base.covariance, preconditioner)]
-    diagonal = all(
-        torch.equal(m, d) for m, d in zip((base.covariance, preconditioner), diagonals, strict=True)
-    )
-    if not isinstance(law, Exponential) or not diagonal or _scalar(base.prior) != 1:
+    variances = base.covariance.diagonal()
+    if not isinstance(law, Exponential) or base.noise_std or _scalar(base.prior) != 1:
         return None
-    if base.noise_std:
+    if not torch.equal(base.covariance, torch.diag(variances)):
         return None
-    unit = theory.VarianceMoments.exponential(base.d)
-    scale = law.mean * base.covariance.diagonal()
-    moments = theory.VarianceMoments(
-        scale * unit.first, scale**2 * unit.second, scale**3 * unit.third
-    )
-    return theory.random_covariance_risk(preconditioner.diagonal(), moments, base.n).item()
+    scaled = theory.CovarianceLaw.exponential(law.mean * variances)
+    return theory.random_covariance_risk(preconditioner, scaled, base.n).item()
 
 
 def _setting(task: LinearRegression) -> tuple[Tensor, int, Tensor, float]:

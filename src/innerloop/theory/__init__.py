@@ -1,22 +1,10 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
-from innerloop.theory.covariance_law import (
-    CovarianceLaw,
-)
-from innerloop.theory.covariance_moments import (
-    moment_eigenvalues,
-    residual_eigenvalues,
-)
-from innerloop.theory.descent import (
-    descend,
-)
-from innerloop.theory.gradient_flow import (
-    Flow,
-    gradient_flow,
-)
-from innerloop.theory.largest_eigenvalue import (
-    largest_eigenvalue_exceeds,
-)
+from innerloop.theory.covariance_law import CovarianceLaw
+from innerloop.theory.covariance_moments import moment_eigenvalues, residual_eigenvalues
+from innerloop.theory.descent import descend
+from innerloop.theory.gradient_flow import Flow, gradient_flow
+from innerloop.theory.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -52,11 +40,6 @@ from innerloop.theory.prediction_error import (
     mean_error_parts,
     prediction_error,
 )
-from innerloop.theory.random_covariance import (
-    VarianceMoments,
-    random_covariance_risk,
-    random_covariance_steps,
-)
 from innerloop.theory.ray import (
     RayOptimum,
     ray_error,
@@ -65,20 +48,14 @@ from innerloop.theory.ray import (
     transformed_optimum,
     untied_optimum,
 )
-from innerloop.theory.sample_complexity import (
-    Lengths,
-    SampleComplexity,
-)
+from innerloop.theory.sample_complexity import Lengths, SampleComplexity
 from innerloop.theory.shifted_risk import (
     in_context_query_risk,
     one_step_risk,
+    random_covariance_risk,
     response_risk,
 )
-from innerloop.theory.single_layer_flow import (
-    SingleLayerFlow,
-    balanced_direction,
-    whole_layer_loss,
-)
+from innerloop.theory.single_layer_flow import SingleLayerFlow, balanced_direction, whole_layer_loss
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -87,15 +64,8 @@ from innerloop.theory.wishart import (
     sample_wishart,
     trace_moment,
 )
-from innerloop.theory.wishart_nodes import (
-    wishart_nodes,
-)
-from innerloop.theory.words import (
-    MatrixPolynomial,
-    TooLargeError,
-    TracePolynomial,
-    expected_trace,
-)
+from innerloop.theory.wishart_nodes import wishart_nodes
+from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
 
 __all__ = [
     "CovarianceLaw",
@@ -112,7 +82,6 @@ __all__ = [
     "SingleLayerFlow",
     "TooLargeError",
     "TracePolynomial",
-    "VarianceMoments",
     "balanced_direction",
     "centred_moment",
     "context_losses",
@@ -141,7 +110,6 @@ __all__ = [
     "optimal_gap",
     "prediction_error",
     "random_covariance_risk",
-    "random_covariance_steps",
     "ray_error",
     "ray_risk",
     "ray_spectrum",

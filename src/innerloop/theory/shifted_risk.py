@@ -2,8 +2,7 @@
 
 The learner predicts x_q^T A m with m = (1/M) sum_i y_i x_i. At test time covariates have covariance
 T, the query has covariance Q, weights w ~ N(0, Omega), and prompts M examples, whatever A was made
-for. (Random covariances: `theory.random_covariance`. Any joint distribution of (x, y) for one
-function: `theory.prediction_error`.)
+for. (Any joint distribution of (x, y) for one function: `theory.prediction_error`.)
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from jaxtyping import Float
 from scipy.special import roots_genlaguerre, roots_hermitenorm
 from torch import Tensor
 
+from innerloop.theory.covariance_law import CovarianceLaw
 from innerloop.theory.linear_attention import sandwich_moment
 
 NODES = 60
@@ -99,6 +99,26 @@ def quadratic_moment(
         pairs = sum(traces[i] * (c[j] @ c[k]).trace() for i, j, k in cyclic)
         return traces[0] * traces[1] * traces[2] + 2 * pairs + 8 * (c[0] @ c[1] @ c[2]).trace()
     raise ValueError(f"forms must be one, two or three matrices, got {len(c)}")
+
+
+def random_covariance_risk(
+    preconditioner: Float[Tensor, "d d"], law: CovarianceLaw, length: int | float
+) -> Float[Tensor, ""]:
+    """E (prediction - y_q)^2 where every prompt has a covariance Lambda of its own, w ~ N(0, I).
+
+        tr E[Lambda] - 2 tr(A^T E[Lambda^2]) + E tr(A^T Lambda A S^2),
+        E[S^2 | Lambda] = (1 + 1/M) Lambda^2 + (tr Lambda / M) Lambda
+
+    The length M may be math.inf. Trained on prompts of N examples from the law, the layer has the
+    preconditioner `SingleLayerFlow(law, N).product.mT` (Zhang 2023, Theorem 4.5), where this is
+    least.
+    """
+    if not length >= 1:
+        raise ValueError(f"length must be at least 1 example, or math.inf, got {length}")
+    a = preconditioner
+    cubic = (1 + 1 / length) * law.square_and_self + law.pair_and_trace / length
+    seen = torch.einsum("ijkl,kj,li->", cubic, a, a)
+    return law.mean.trace() - 2 * (a * law.square).sum() + seen
 
 
 def response_risk(

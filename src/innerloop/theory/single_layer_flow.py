@@ -49,7 +49,8 @@ class SingleLayerFlow:
     """
 
     law: CovarianceLaw
-    n: int
+    n: int | float
+    """Examples in a training prompt; math.inf is allowed."""
 
     @cached_property
     def curvature(self) -> Float[Tensor, "entries entries"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from scipy.special import roots_laguerre
+from torch import Tensor
 
 from innerloop import theory
 from innerloop.algorithms import LeastSquares
@@ -30,7 +32,7 @@ from innerloop.papers.zhang2023.random_covariance_limit import (
     exponential_variances,
 )
 from innerloop.prompt import Prompt
-from innerloop.theory import VarianceMoments
+from innerloop.theory import CovarianceLaw
 
 D = 20
 TRAIN = (40, 70, 100)
@@ -49,17 +51,24 @@ STYLES = {40: ":", 70: "--", 100: "-"}
 Row = dict[str, float | int | str]
 
 
-def variances(kind: str, scale: float = 1.0, d: int = D) -> VarianceMoments:
-    ones = torch.ones(d, dtype=DTYPE)
-    base = VarianceMoments.fixed(ones) if kind == "fixed" else VarianceMoments.exponential(d)
-    return base.scaled(scale)
+@cache
+def law(kind: str, scale: float = 1.0, d: int = D) -> CovarianceLaw:
+    ones = torch.full((d,), scale, dtype=DTYPE)
+    if kind == "fixed":
+        return CovarianceLaw.fixed(torch.diag(ones))
+    return CovarianceLaw.exponential(ones)
 
 
-def error(kind: str, train: float, moments: VarianceMoments, test: float) -> float:
+@cache
+def trained_layer(kind: str, train: float, d: int = D) -> Tensor:
+    """The preconditioner that training on `train` examples ends at, a multiple of I."""
+    return theory.SingleLayerFlow(law(kind, d=d), train).product
+
+
+def error(kind: str, train: float, tested: CovarianceLaw, test: float) -> float:
     """The exact error per dimension of a layer trained on `train` examples."""
-    d = len(moments.first)
-    steps = theory.random_covariance_steps(variances(kind, d=d), train)
-    return theory.random_covariance_risk(steps, moments, test).item() / d
+    layer = trained_layer(kind, train, tested.d)
+    return theory.random_covariance_risk(layer, tested, test).item() / tested.d
 
 
 def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Row]]:
@@ -69,7 +78,7 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
     sum_ij l_i (I - a S)_ij^2, whose tails are lighter than those of plain squared errors.
     """
     kind, scale = TESTS[name]
-    source, moments = generator(seed), variances(kind, scale)
+    source, tested = generator(seed), law(kind, scale)
     spectrum = scale * (
         torch.ones(samples, D, dtype=DTYPE)
         if kind == "fixed"
@@ -84,12 +93,12 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
         m = torch.einsum("bnd,bn->bd", seen.x, seen.y) / length
         s = seen.x.mT @ seen.x / length
         for training, train in product(TRAININGS, TRAIN):
-            step = theory.random_covariance_steps(variances(training), train)[0].item()
+            step = trained_layer(training, train)[0, 0].item()
             off = step * (prompt.x_query * m).sum(-1) - prompt.y_query
             left = torch.eye(D, dtype=DTYPE) - step * s
             plain = Estimate.of(off**2 / D)
             given = Estimate.of((spectrum.unsqueeze(-1) * left**2).sum((-2, -1)) / D)
-            exact = error(training, train, moments, length)
+            exact = error(training, train, tested, length)
             layers.append(
                 {
                     "test": name,
@@ -101,7 +110,7 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
                     "exact": exact,
                     "z": given.z(exact),
                     "z of plain squared errors": plain.z(exact),
-                    "z of an endless prompt": given.z(error(training, train, moments, math.inf)),
+                    "z of an endless prompt": given.z(error(training, train, tested, math.inf)),
                 }
             )
         if length < D:  # from M = d on least squares is exact
@@ -194,8 +203,7 @@ def average_over_covariances(kind: str, train: int, name: str, test: int, d: int
         nodes, weights = torch.ones(1, dtype=DTYPE), torch.ones(1, dtype=DTYPE)
     b = torch.zeros(d + 1, dtype=DTYPE)
     b[-1] = 1
-    steps = theory.random_covariance_steps(variances(kind, d=d), train)
-    a = torch.cat([torch.diag(steps), torch.zeros(1, d, dtype=DTYPE)])
+    a = torch.cat([trained_layer(kind, train, d), torch.zeros(1, d, dtype=DTYPE)])
     spectra = torch.cartesian_prod(*[scale * nodes] * d).view(-1, d)
     masses = torch.cartesian_prod(*[weights] * d).view(-1, d).prod(-1)
     risks = [theory.single_layer_risk(b, a, torch.diag(s), test).item() for s in spectra]
@@ -220,27 +228,27 @@ def under_random_covariances(scale: Scale) -> FigureData:
             "training": training,
             "train": train,
             "length": length,
-            "error": error(training, train, variances(*TESTS[name]), length),
+            "error": error(training, train, law(*TESTS[name]), length),
         }
         for name, training, train, length in product(TESTS, TRAININGS, TRAIN, grid)
     )
 
     def limit(training: str, c: float) -> float:
-        return error(training, math.inf, variances("random", c), math.inf)
+        return error(training, math.inf, law("random", c), math.inf)
 
     scales = np.geomspace(0.2, 10, 60).tolist()
     limits = {"c": scales} | {kind: [limit(kind, c) for c in scales] for kind in TRAININGS}
     limits |= {
-        f"{kind}, N = M = {n}": [error(kind, n, variances("random", c), n) for c in scales]
+        f"{kind}, N = M = {n}": [error(kind, n, law("random", c), n) for c in scales]
         for kind, n in product(TRAININGS, TRAIN)
     }
     small, length = 3, 10
     gaps, control = [], []
     for (name, (kind, c)), training, train in product(TESTS.items(), TRAININGS, TRAIN):
         averaged = average_over_covariances(training, train, name, length, small)
-        gaps.append(abs(error(training, train, variances(kind, c, small), length) / averaged - 1))
+        gaps.append(abs(error(training, train, law(kind, c, small), length) / averaged - 1))
         if kind == "random":
-            mean = variances("fixed", c, small)
+            mean = law("fixed", c, small)
             control.append(abs(error(training, train, mean, length) / averaged - 1))
 
     def largest(column: str) -> float:
@@ -289,7 +297,7 @@ def under_random_covariances(scale: Scale) -> FigureData:
             "6 c^3 - 4 c^2 + c trained on fixed, c for predicting 0: the layers are worse "
             "than that above c = 2 and c = 2/3",
             "trained on random, tested on I, limit": round(
-                error("random", math.inf, variances("fixed"), math.inf), 6
+                error("random", math.inf, law("fixed"), math.inf), 6
             ),
             "largest |z| of plain squared errors": f"{largest('z of plain squared errors'):.2f}; "
             "not judged, as rare prompts carry the mean",

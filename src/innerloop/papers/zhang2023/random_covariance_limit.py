@@ -23,8 +23,14 @@ from innerloop.papers.zhang2023.prediction import predict, stated_prediction, tr
 from innerloop.prompt import Prompt
 
 D, LENGTH = 3, 20
-STEP = theory.random_covariance_steps(theory.VarianceMoments.exponential(D), math.inf)
-"""E[Lambda^2] E[Lambda^3]^-1 = 2/6 in every coordinate."""
+
+
+def exponential_law(d: int) -> theory.CovarianceLaw:
+    return theory.CovarianceLaw.exponential(torch.ones(d, dtype=DTYPE))
+
+
+STEP = theory.SingleLayerFlow(exponential_law(D), math.inf).product
+"""E[Lambda^2] E[Lambda^3]^-1 = I/3."""
 POINTS = (0.01, 0.2, 1.0, 2.5, 6.0)
 
 
@@ -71,21 +77,21 @@ def every_prompt(d: int, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
 )
 def prediction_under_random_covariance(scale: Scale) -> Verdict:
     train = 8
-    steps = theory.random_covariance_steps(theory.VarianceMoments.exponential(D), train)
+    steps = theory.SingleLayerFlow(exponential_law(D), train).product
     source = generator(0)
     new = exponential_variances(500, D, generator=source)
     prompt, _ = diagonal_prompts(new, LENGTH, generator=source)
-    stated = stated_prediction(torch.diag(steps), prompt)
+    stated = stated_prediction(steps, prompt)
 
     def difference(preconditioner: Tensor) -> float:
         seen = predict(trained_matrices(preconditioner), prompt)
         return ((seen - stated).abs().max() / stated.abs().max()).item()
 
-    moments = theory.VarianceMoments.exponential(2)
-    small = theory.random_covariance_steps(moments, train)
+    law = exponential_law(2)
+    small = theory.SingleLayerFlow(law, train).product
     every, variances, w, weights = every_prompt(d=2, length=2)
-    predictions = predict(trained_matrices(torch.diag(small)), every)
-    distance = [theory.random_covariance_risk(small, moments, m).item() for m in (2, math.inf)]
+    predictions = predict(trained_matrices(small), every)
+    distance = [theory.random_covariance_risk(small, law, m).item() for m in (2, math.inf)]
 
     def gap(limit: Tensor) -> float:
         measured = (weights * (predictions - limit) ** 2).sum().item()
@@ -96,7 +102,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
             Check(
                 "largest difference between the layer with weights (4.12) and the stated "
                 "prediction, relative to the largest prediction",
-                difference(torch.diag(steps)),
+                difference(steps),
                 1e-12,
                 difference(torch.eye(D, dtype=DTYPE) / (1 + (D + 1) / train)),
                 ALGEBRA,
@@ -105,9 +111,9 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
             Check(
                 "relative difference between the mean squared distance from the limit, over every "
                 "prompt by quadrature (d = M = 2), and what the exact risks say, a multiple of 1/M",
-                gap((every.x_query * small * variances * w).sum(-1)),
+                gap((every.x_query @ small * variances * w).sum(-1)),
                 1e-11,
-                gap((every.x_query * small * w).sum(-1)),
+                gap((every.x_query @ small * w).sum(-1)),
                 ALGEBRA,
                 "E Lambda in place of Lambda_new in the limit",
             ),
@@ -164,7 +170,7 @@ def sampled_z(samples: int, chunk: int = 50_000) -> tuple[float, float]:
         new = exponential_variances(min(chunk, samples - start), D, generator=source)
         prompt, w = diagonal_prompts(new, LENGTH, generator=source)
         x, y = prompt.x_query, prompt.y_query
-        predictions = stated_prediction(torch.diag(STEP), prompt)
+        predictions = stated_prediction(STEP, prompt)
         off = torch.stack([predictions - conditional_prediction(x, w), predictions - y / 3])
         g = torch.stack([y, (w * x * x.abs()).sum(-1)])
         products.append(off.unsqueeze(1) * g)
@@ -187,7 +193,7 @@ def sampled_z(samples: int, chunk: int = 50_000) -> tuple[float, float]:
 def expected_prediction(scale: Scale) -> Verdict:
     samples = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
     nodes, weights = (torch.as_tensor(v) for v in roots_laguerre(4))
-    step = STEP[0].item()
+    step = STEP[0, 0].item()
     same = slope(step, nodes, weights, nodes)
     examples, query = torch.cartesian_prod(nodes, nodes).unbind(1)
     both = torch.cartesian_prod(weights, weights).prod(1)
@@ -196,7 +202,7 @@ def expected_prediction(scale: Scale) -> Verdict:
     conditional = [mean_variance_given(x) for x in POINTS]
     formula = [x / math.sqrt(2) + 0.5 for x in POINTS]
     corrected_z, printed_z = sampled_z(samples)
-    error = theory.random_covariance_risk(STEP, theory.VarianceMoments.exponential(D), math.inf)
+    error = theory.random_covariance_risk(STEP, exponential_law(D), math.inf)
     return Verdict(
         printed=[
             Check(
