@@ -48,7 +48,7 @@ GATMIRY2024 = Paper(
     2024,
     "2410.08292",
 )
-PAPERS = {paper.key: paper for paper in (AHN2023,)}
+PAPERS = {paper.key: paper for paper in (AHN2023, GATMIRY2024)}
 
 
 @dataclass(frozen=True)
