@@ -25,6 +25,7 @@ from innerloop.papers.gatmiry2024.training import (
     gradient_flow,
     looped_transformer,
     prompt_trained,
+    skew_curvature,
 )
 from innerloop.papers.plots import history_table, plot_runs
 from innerloop.papers.registry import FigureData, Table, figure
@@ -155,6 +156,15 @@ def figure4(scale: Scale) -> FigureData:
                 "the loss is exact, so that anything beyond rounding is below; a thousandth is",
                 f"the same at n = {few}, where free A ends on the multiple of I",
             ),
+            Check(
+                f"curvature of the loss at a* I along skew-symmetric matrices, {FREE_LOOPS} loops, "
+                f"n = {many}",
+                skew_curvature(d, many, FREE_LOOPS),
+                -1e-9,
+                skew_curvature(d, few, FREE_LOOPS),
+                "below 0 is a saddle; exact, up to rounding",
+                f"the same at n = {few}",
+            ),
         ],
         correction=Correction(
             r"A \to I \text{ for every } L > 1",
@@ -170,7 +180,7 @@ def figure4(scale: Scale) -> FigureData:
             + f" (L = {', '.join(map(str, counts))}, n = {many}), but "
             + ", ".join(f"{arrival[few, loops]:.3g}" for loops in counts)
             + f" at n = {few}. And all of this is about symmetric A. If A is free, as the model of "
-            "section 3.4 allows, and n is a few times d, a skew-symmetric part, which turns what "
+            "section 3.5 allows, and n is several times d, a skew-symmetric part, which turns what "
             "is left of the error between two loops, lowers the loss: with "
             f"{FREE_LOOPS} loops and n = {many} by {-max(gain[many]):.1%}, and the best multiple "
             "of I is a saddle.",
@@ -205,7 +215,7 @@ def figure4(scale: Scale) -> FigureData:
         "lowers the loss. Fourth: gradient flow from A = 0, exact, until 1% from the end."
     )
     thinned = slice(None, None, 20)
-    tables = {
+    tables: dict[str, Table] = {
         "training": history_table(
             {f"symmetric n={n} L={k}": _histories(group) for (n, k), group in runs.items()}
             | {f"prompts n={n} L={k}": _histories(group) for (n, k), group in prompts.items()}

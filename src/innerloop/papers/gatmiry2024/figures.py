@@ -215,7 +215,7 @@ def figure1(scale: Scale) -> FigureData:
         "on, the best step, and off the multiples of the identity. A is never close to I with few "
         "examples; it is close to a multiple of I."
     )
-    tables = {
+    tables: dict[str, Table] = {
         "ends": end_table({"symmetric": trained, "prompts": prompts}),
         "exact": {
             "n": list(sizes),
@@ -237,10 +237,8 @@ def draw_figure2(tables: Mapping[str, Table]) -> Picture:
             loops = int(exact["loops"][i])
             colour = loop_colour(loops)
             plot_runs(row[0], table, f"looped n={n} L={loops}", "loss", colour, f"$L = {loops}$")
-            if loops > 1:
-                plot_runs(
-                    row[1], table, f"layers n={n} L={loops}", "loss", colour, f"$L = {loops}$"
-                )
+            kind = "layers" if loops > 1 else "looped"  # one layer is one loop
+            plot_runs(row[1], table, f"{kind} n={n} L={loops}", "loss", colour, f"$L = {loops}$")
             for axes, key in zip(row, ("looped", "layers"), strict=True):
                 axes.axhline(float(exact[key][i]), color=colour, linestyle=":", linewidth=1)
         row[0].set(title=f"one layer, looped, $n = {n}$", yscale="log", ylabel="loss")
@@ -374,7 +372,7 @@ def figure2(scale: Scale) -> FigureData:
     both = history_table(runs)
     other = history_table(untied_runs)
     keys = ("training", "seed", "step", "loss")
-    tables = {
+    tables: dict[str, Table] = {
         "training": {key: [*both[key], *other[key]] for key in keys},
         "exact": {
             "n": [n for n, _ in looped],

@@ -4,18 +4,19 @@ The paper names neither the optimizer nor the batch, the steps, or (Figures 2 to
 
 *Symmetric A* (the lines of the figures). L-BFGS over symmetric A and free u, on fresh samples of
 `ControlledWishart`. Its noise cannot move the minimum: on every single sample, whatever its size,
-a symmetric A has a loss of at least that of (tr A / d) I (the proof in `theory.looped` holds for
-the sample as well, since with all cyclic shifts its gradient on the ray points along the ray),
-and the loss on the ray is exact.
+a symmetric A has at least the loss of (tr A / d) I (the proof in `theory.looped` holds for the
+sample as well, since with all cyclic shifts its gradient on the ray points along the ray: a convex
+function has no lower value at the same trace), and the loss on the ray is exact.
 
 *Free A on fresh prompts*, by Adam: as far as one can tell, what the paper did. The loss has degree
 2 L in the sample covariance, so rare prompts carry it, a batch mostly misses them, and Adam, which
 divides by the size of recent gradients, hardly heeds the few it meets: at many loops it ends above
 the best step.
 
-Free A is more than a nuisance. From about n = 5 d on, with two loops or more, the best multiple of
-the identity is a saddle: adding a skew-symmetric part lowers the loss. `free_preconditioner` trains
-A on the exact loss and shows it.
+Free A is more than a nuisance. With two loops or more, and n several times d, the best multiple of
+the identity is a saddle: adding a skew-symmetric part lowers the loss. `skew_curvature` measures it
+and `free_preconditioner` trains A on the exact loss. (The paper does not ask for a symmetric A, but
+its Lemma 4.1 and Theorem 3.2, written with A^1/2 and the order of symmetric matrices, do.)
 
 Untied models with two or three layers are trained over symmetric matrices on the exact loss. That
 is out of reach for more layers; there A_l = a_l I, and the L numbers are trained on the exact loss.
@@ -166,6 +167,21 @@ def free_preconditioner(d: int, n: int, loops: int, seed: int) -> Trained:
         model, partial(Exact(task).loss, model), steps=150, loss_tolerance=1e-9, metrics=METRICS
     )
     return Trained(seed, task, model, history)
+
+
+def skew_curvature(d: int, n: int, loops: int) -> float:
+    """d^2/de^2 of the exact loss at a* I + e K, for K skew-symmetric with |K|_F^2 = 2.
+
+    By the rotational symmetry it is the same for every K of rank two.
+    """
+    best = theory.looped_optimum(loops, n, d).steps[0]
+    identity = torch.eye(d, dtype=DTYPE)
+    skew = torch.zeros_like(identity)
+    skew[0, 1], skew[1, 0] = 1, -1
+    e = torch.zeros((), dtype=DTYPE, requires_grad=True)
+    loss = theory.tied_risk(best * identity + e * skew, identity, n, loops=loops)
+    (slope,) = torch.autograd.grad(loss, e, create_graph=True)
+    return float(torch.autograd.grad(slope, e)[0])
 
 
 def _looped(d: int, loops: int, source: torch.Generator) -> LinearAttention:
