@@ -107,7 +107,7 @@ def draw_figure3(tables: Mapping[str, Table]) -> Picture:
     shares="looped transformers",
 )
 def figure3(scale: Scale) -> FigureData:
-    d, samples = LARGE_D, scale.pick(smoke=2_000, quick=20_000, paper=100_000)
+    d, samples = LARGE_D, scale.pick(smoke=2_000, quick=10_000, paper=100_000)
     exact_loops = scale.pick(smoke=4, quick=5, paper=5)
     runs = {
         (n, loops): [looped_transformer(d, n, loops, seed) for seed in seeds(scale)]
@@ -132,7 +132,7 @@ def figure3(scale: Scale) -> FigureData:
         for (n, loops), run in models.items()
     }
     few = EXAMPLES[0]
-    radius_samples = scale.pick(smoke=500, quick=4_000, paper=20_000)
+    radius_samples = scale.pick(smoke=500, quick=2_000, paper=20_000)
     shares = {
         (where, key): expanding_share(run.model, task, radius_samples)
         for key, run in models.items()
