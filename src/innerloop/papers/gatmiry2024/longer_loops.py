@@ -213,7 +213,7 @@ def figure3(scale: Scale) -> FigureData:
             )
             + ". The typical prompt does improve with every loop, as the paper found. A test batch "
             "shows the growth only if it holds an expanding prompt: with n = 100 most batches of "
-            "thousands do not, and their mean keeps falling.",
+            "thousands do not, and their mean falls on, below the true one.",
         ),
         settings={
             "d": d,
