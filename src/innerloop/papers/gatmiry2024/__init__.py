@@ -14,16 +14,22 @@ from innerloop.papers.gatmiry2024 import (
     gradient_dominance,
     flow,
     out_of_distribution,
+    figures,
+    longer_loops,
+    convergence,
 )
 # isort: on
 
 __all__ = [
     "asymmetric",
+    "convergence",
+    "figures",
     "flow",
     "forward_pass",
     "global_minimum",
     "gradient_dominance",
     "long_prompts",
+    "longer_loops",
     "loss",
     "moments",
     "near_minimum",
