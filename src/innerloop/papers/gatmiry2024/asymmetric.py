@@ -64,7 +64,7 @@ def lowest(d: int, n: int, starts: int, *, symmetric: bool) -> float:
 @claim(
     "gatmiry2024/asymmetric",
     "Among all matrices A the loss is least at a symmetric one near the inverse covariance",
-    source="Theorem 3.2, whose proof writes A^{1/2} without having assumed a symmetric A",
+    source="Theorem 3.2, where A is any matrix",
     formula=r"L(A^{opt}, u^{opt}) = \min_{A, u} L(A, u) \;\Rightarrow\; (1-c)\Sigma^{*-1} "
     r"\preccurlyeq A^{opt} \preccurlyeq (1+c)\Sigma^{*-1}",
 )
@@ -130,12 +130,10 @@ def asymmetric_is_lower(scale: Scale) -> Verdict:
             ),
         ],
         correction=Correction(
-            r"A^{opt} = \argmin_{A} L(A, 0) \text{ is near } \Sigma^{*-1}"
-            r"\text{, to an order that vanishes like that of } \delta",
-            r"\begin{aligned} & A = A^\top: && A^{opt} = a^* \Sigma^{*-1},\; 1 - a^* = "
-            r"\tfrac{\kappa_L}{n} + O\left(\tfrac{1}{n^2}\right) \\ & \text{all } A,\; L = 2,\; "
-            r"\Sigma^* = I: && A = a I + \tfrac{1}{\sqrt{n}} K,\; K^\top = -K,\; K^\top K = I,\; "
-            r"\frac{L(A, 0)}{L(a^* I, 0)} \to 1 - \frac{1}{2 d^2 + 5 d + 5} \end{aligned}",
+            r"\argmin_{A} L(A, 0) \approx \Sigma^{*-1}",
+            r"\begin{aligned} \argmin_{A = A^\top} L(A, 0) &= a^* \Sigma^{*-1} \\ "
+            r"\frac{L(a I + K / \sqrt{n}, 0)}{L(a^* I, 0)} &\to 1 - \frac{1}{2 d^2 + 5 d + 5} \\ "
+            r"K^\top = -K, &\; K^\top K = I,\; L = 2,\; \Sigma^* = I \end{aligned}",
             "The paper minimises over all matrices A, but its formula for the loss (Lemma 4.1) "
             "contains the square root of A and is right only on multiples of the inverse "
             "covariance. Over symmetric A those are indeed best. Over all A they are a saddle as "
