@@ -115,8 +115,11 @@ class SingleLayerFlow:
             )
         return scale * direction, torch.tensor(scale, dtype=torch.float64)
 
-    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Flow:
-        """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`."""
+    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""], *, until: float = 1e6) -> Flow:
+        """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`.
+
+        It is followed until it comes to rest, or to the time `until`.
+        """
 
         def gradient(theta: Tensor) -> Tensor:
             # As `gradient`, but without its cancellation near the minimum, and quicker.
@@ -129,6 +132,7 @@ class SingleLayerFlow:
             lambda theta: self.excess(*self.unpacked(theta)),
             torch.cat([v.view(1), u.flatten()]),
             gradient=gradient,
+            until=until,
         )
 
     def unpacked(self, theta: Float[Tensor, " p"]) -> Weights:
