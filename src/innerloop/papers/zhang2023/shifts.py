@@ -375,7 +375,7 @@ def shifts(scale: Scale) -> FigureData:
         "exact, points are sampled. Larger weights, and queries of another distribution that do "
         "not depend on the examples, leave the trained layer as good as where it was trained, at "
         f"{relative('as trained'):.2f}; label noise costs it little. Labels that are not linear "
-        f"cost every learner: no linear predictor explains all of tanh (here "
+        "cost every learner: no linear predictor explains all of tanh (here "
         f"{relative('labels tanh <w, x>'):.2f}) or of the cube. With covariates twice as long the "
         "layer's predictions are four times too large, and its loss is "
         f"{relative(doubled):.2g} times that of predicting nothing; least squares, which reads the "
