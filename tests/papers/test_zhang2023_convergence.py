@@ -2,7 +2,9 @@
 
 import pytest
 
-from innerloop.papers import Outcome, entries
+from innerloop.papers import Outcome, Scale, entries
+from innerloop.papers.zhang2023.convergence import above_bound, imbalance, worst_ratio
+from innerloop.papers.zhang2023.settings import NEAREST, fixed_runs, into_the_saddle, random_runs
 from tests.papers.contract import assert_measured, assert_typeset
 
 CORRECTED = {"lemma5.1-eigenvalues", "lemmaC.8"}
@@ -27,3 +29,16 @@ def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(id, tmp_pa
 @pytest.mark.parametrize("id", IDS)
 def test_formulas_can_be_typeset(id):
     assert_typeset(entries()[id])
+
+
+@pytest.mark.parametrize("runs", [fixed_runs, random_runs])
+def test_every_control_of_a_bound_runs_into_the_saddle_and_violates_it(runs):
+    for run in runs(Scale.QUICK):
+        control = into_the_saddle(run)
+        v = control.path[:, 0]
+        assert v[0].item() == pytest.approx(run.scale, rel=1e-9)
+        assert v[-1].item() == pytest.approx(NEAREST * run.scale, rel=1e-4)
+        assert (v.diff() < 0).all()
+        assert imbalance(control) < 1e-4
+        assert worst_ratio(run, control) < 1
+        assert above_bound(run, control) < 1

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from innerloop.papers import Outcome, select
-from innerloop.papers.zhang2023 import prediction, prompt_lengths, random_covariance_limit
+from innerloop.papers.zhang2023 import prediction, prompt_lengths
 from innerloop.papers.zhang2023.labels import LABELS
+from innerloop.tasks import Exponential
 from innerloop.theory import JointMoments, SampleComplexity
 from tests.papers.contract import assert_measured, assert_typeset
 from tests.samples import assert_means, relative_error, seeded
@@ -75,7 +76,7 @@ def test_the_terms_of_the_theorem_add_up_to_the_error():
 
 
 def test_the_mean_variance_given_a_coordinate_matches_sampled_pairs():
-    variances = random_covariance_limit.exponential_variances(200_000, 1, generator=seeded(4))
+    variances = Exponential(1)(200_000, seeded(4))
     x = variances.sqrt() * torch.randn(200_000, 1, generator=seeded(5), dtype=torch.float64)
     assert_means(variances, 1.0)
     for low, high in ((0.1, 0.3), (0.9, 1.1), (2.0, 2.5)):

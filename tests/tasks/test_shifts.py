@@ -120,6 +120,7 @@ def test_random_covariances_are_shared_within_a_prompt_and_differ_between_prompt
         (lambda: OtherQuery(TASK, torch.eye(4)), r"covariance must have shape \[3, 3\]"),
         (lambda: OrthogonalQuery(TASK), "n must be below d = 3 .* got 5"),
         (lambda: Exponential(3, mean=0.0), "mean must be positive"),
+        (lambda: Exponential(0), "d must be at least 1, got 0"),
         (lambda: with_noise(TASK, -0.1), "noise_std"),
     ],
 )

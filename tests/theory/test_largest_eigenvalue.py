@@ -52,3 +52,8 @@ def test_the_probability_falls_from_one_to_zero():
 def test_sizes_below_one_are_refused(n, d):
     with pytest.raises(ValueError, match=f"n and d must be at least 1, got n = {n}, d = {d}"):
         largest_eigenvalue_exceeds(1.0, n, d)
+
+
+def test_a_value_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="value must be a number, got nan"):
+        largest_eigenvalue_exceeds(math.nan, 5, 2)

@@ -78,3 +78,28 @@ def test_the_gap_tends_to_its_constant_far_beyond_float_precision():
     # There W/n - I has fluctuations of 1e-15, and the loss of two loops is 1e-60 or so.
     risk = float(long_prompt_risk(optimal_gap(2, n, 3), 2, n, 3))
     assert risk == pytest.approx(float(centred_moment(4, n, 3)), rel=1e-6)
+
+
+def test_a_whole_gap_is_a_fraction():
+    for gap in (0, 1, -1):
+        risk, slope = long_prompt_risk(gap, 2, 20, 3), long_prompt_slope(gap, 2, 20, 3)
+        assert risk == long_prompt_risk(Fraction(gap), 2, 20, 3)
+        assert slope == long_prompt_slope(Fraction(gap), 2, 20, 3)
+    assert float(long_prompt_risk(0, 2, 20, 3)) == pytest.approx(0.3465)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: optimal_gap(0, 20, 3), "loops must be at least 1, got 0"),
+        (lambda: optimal_gap(2, 0, 3), "n must be at least 1, got 0"),
+        (lambda: optimal_gap(2, 20, 0), "d must be at least 1, got 0"),
+        (lambda: long_prompt_risk(0.1, 0, 20, 3), "loops must be at least 1, got 0"),
+        (lambda: long_prompt_slope(0.1, -1, 20, 3), "loops must be at least 1, got -1"),
+        (lambda: long_prompt_risk(0.1, 2, 0, 3), "n and d must be at least 1"),
+        (lambda: long_prompt_slope(0.1, 2, 20, 0), "n and d must be at least 1"),
+    ],
+)
+def test_impossible_sizes_are_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

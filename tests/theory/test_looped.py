@@ -231,9 +231,23 @@ def test_impossible_numbers_of_loops_are_refused(call):
         call(61)
 
 
-def test_other_impossible_requests_are_refused():
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sampled_looped_optimum(0, 20, 3, samples=10, generator=seeded()),
+        lambda: tied_risk(symmetric(), SIGMA, N, loops=0),
+        lambda: lower_bound(symmetric(), SIGMA, N, loops=0),
+        lambda: gap_constant(0, 5),
+    ],
+)
+def test_no_loops_are_refused(call):
     with pytest.raises(ValueError, match="loops must be at least 1, got 0"):
-        gap_constant(0, 5)
+        call()
+
+
+def test_other_impossible_requests_are_refused():
+    with pytest.raises(ValueError, match="step must be a number, got nan"):
+        expanding_probability(float("nan"), 20, 3)
     with pytest.raises(ValueError, match="samples must be at least 2"):
         sampled_looped_optimum(2, 20, 3, samples=1, generator=seeded())
     with pytest.raises(TooLargeError, match=r"10 is the largest power"):

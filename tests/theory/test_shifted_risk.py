@@ -117,3 +117,34 @@ def test_sampled_prompts_agree_with_every_exact_risk():
     for task, exact in cases:
         prompt = task.sample(200_000, generator=seeded(8))
         assert_means((GradientDescent([A])(prompt) - prompt.y_query).square(), exact)
+
+
+def response(**changes):
+    sizes = {"variance": 1.0, "prior_variance": 1.0, "d": 3, "length": 4}
+    return theory.response_risk(0.4, torch.tanh, **(sizes | changes))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: theory.one_step_risk(A, T, -3), "length must be at least 1 .* got -3"),
+        (lambda: theory.one_step_risk(A, T, 0), "length must be at least 1 .* got 0"),
+        (lambda: theory.one_step_risk(A, T, 4, noise_std=-1.0), "noise_std must be finite"),
+        (lambda: theory.in_context_query_risk(A, T, -2), "length must be at least 1, got -2"),
+        (lambda: theory.in_context_query_risk(A, T, float("inf")), "length .* got inf"),
+        (lambda: response(length=-3), "length must be at least 1 .* got -3"),
+        (lambda: response(length=0), "length must be at least 1 .* got 0"),
+        (lambda: response(variance=-1.0), "^variance must be positive and finite, got -1"),
+        (lambda: response(prior_variance=0.0), "prior_variance must be positive"),
+        (lambda: response(d=0), "d must be at least 1, got 0"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_at_infinite_length_only_the_bias_is_left():
+    left = torch.eye(len(T), dtype=DOUBLE) - A @ T
+    exact = (left.mT @ T @ left).trace().item()
+    assert theory.one_step_risk(A, T, float("inf"), noise_std=0.6).item() == pytest.approx(exact)

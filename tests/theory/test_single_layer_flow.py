@@ -216,3 +216,11 @@ def test_scales_beyond_the_bound_and_laws_without_peak_are_refused():
     law = CovarianceLaw.independent_diagonal(ones, 2 * ones, 6 * ones)
     with pytest.raises(ValueError, match="give the law its `peak`"):
         SingleLayerFlow(law, N).largest_scale(direction)
+
+
+@pytest.mark.parametrize("n", [-5, 0, float("nan")])
+def test_impossible_lengths_are_refused_by_name(n):
+    with pytest.raises(ValueError, match=f"n must be at least 1 example, or math.inf, got {n}"):
+        SingleLayerFlow(FIXED.law, n)
+    with pytest.raises(ValueError, match=f"n must be at least 1, got {n}"):
+        whole_layer_loss(COVARIANCES, PROBABILITIES, n)

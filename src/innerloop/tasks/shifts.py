@@ -158,6 +158,8 @@ class Exponential:
     mean: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.d < 1:
+            raise ValueError(f"d must be at least 1, got {self.d}")
         _require_positive("mean", self.mean)
 
     def __call__(self, batch: int, generator: torch.Generator) -> Float[Tensor, "batch d"]:

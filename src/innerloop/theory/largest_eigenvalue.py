@@ -28,6 +28,8 @@ def largest_eigenvalue_exceeds(value: float, n: int, d: int) -> float:
     """
     if n < 1 or d < 1:
         raise ValueError(f"n and d must be at least 1, got n = {n}, d = {d}")
+    if math.isnan(value):
+        raise ValueError(f"value must be a number, got {value}")
     if n < d:
         n, d = d, n
     # Singular values lie within a few units of [sqrt n - sqrt d, sqrt n + sqrt d]: beyond nine, a

@@ -20,7 +20,7 @@ from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynom
 
 
 def sandwich_moment(
-    matrix: Float[Tensor, "d d"], covariance: Float[Tensor, "d d"], n: int
+    matrix: Float[Tensor, "d d"], covariance: Float[Tensor, "d d"], n: int | float
 ) -> Float[Tensor, "d d"]:
     """E[S B S] = Sigma B Sigma + (1/n) (Sigma B^T Sigma + tr(B Sigma) Sigma)."""
     sigma, b = covariance, matrix

@@ -10,8 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 from math import comb
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from innerloop.theory.checks import require_count
 from innerloop.theory.wishart import trace_moment
 
 Number = TypeVar("Number", float, Fraction)
@@ -25,11 +26,11 @@ def centred_moment(k: int, n: int, d: int) -> Fraction:
 
 
 def residual_moment(gap: Number, power: int, n: int, d: int) -> Number:
-    """E tr (I - a W/n)^power with a = 1 - gap: exact if `gap` is a fraction.
+    """E tr (I - a W/n)^power with a = 1 - gap: exact if `gap` is a fraction or a whole number.
 
     I - a W/n = gap I - a (W/n - I), expanded in powers of the second term.
     """
-    number = type(gap)
+    number = _number_of(gap)
     terms = (
         comb(power, k) * gap ** (power - k) * (gap - 1) ** k * number(centred_moment(k, n, d))
         for k in range(power + 1)
@@ -39,6 +40,7 @@ def residual_moment(gap: Number, power: int, n: int, d: int) -> Number:
 
 def long_prompt_risk(gap: Number, loops: int, n: int, d: int) -> Number:
     """E tr (I - a W/n)^{2L}: the loss of L loops with A = a Sigma^-1, a = 1 - gap."""
+    require_count("loops", loops)
     return residual_moment(gap, 2 * loops, n, d)
 
 
@@ -47,7 +49,8 @@ def long_prompt_slope(gap: Number, loops: int, n: int, d: int) -> Number:
 
     W/n = I + (W/n - I): the moment of the odd power, and that of the odd power times W/n - I.
     """
-    number, odd = type(gap), 2 * loops - 1
+    require_count("loops", loops)
+    number, odd = _number_of(gap), 2 * loops - 1
     terms = (
         comb(odd, k)
         * gap ** (odd - k)
@@ -63,6 +66,8 @@ def optimal_gap(loops: int, n: int, d: int, *, digits: int = 12) -> Fraction:
 
     The slope changes sign once, between gap 0 and 1: by bisection of a fraction.
     """
+    for name, value in (("loops", loops), ("n", n), ("d", d), ("digits", digits)):
+        require_count(name, value)
     low, high = Fraction(0), Fraction(1)
     while high - low > high / 10**digits:
         # The gap is about 1/n: until it is bracketed, large strides find its size.
@@ -72,3 +77,8 @@ def optimal_gap(loops: int, n: int, d: int, *, digits: int = 12) -> Fraction:
         else:
             low = middle
     return (low + high) / 2
+
+
+def _number_of(gap: Number) -> type[Number]:
+    """What to compute in: a whole number is a fraction, as an int would cut the moments off."""
+    return cast(type[Number], Fraction) if isinstance(gap, int) else type(gap)

@@ -34,6 +34,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from torch import Tensor
 
+from innerloop.theory.checks import require_count
 from innerloop.theory.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.linear_attention import layered_risk
 from innerloop.theory.ray import RayOptimum, ray_risk, ray_spectrum
@@ -87,6 +88,7 @@ def sampled_looped_optimum(
     The error of the step is that of a minimum of a sample mean: std(slope) / (mean curvature
     sqrt(samples)).
     """
+    require_count("loops", loops)
     if samples < 2:
         raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
     eigenvalues = sample_eigenvalues(samples, n, d, generator=generator)
@@ -135,6 +137,8 @@ def context_losses(
 
 def expanding_probability(step: float, n: int, d: int) -> float:
     """The probability of a context on which the loop map I - a W/n expands: a lambda_max > 2."""
+    if math.isnan(step):
+        raise ValueError(f"step must be a number, got {step}")
     return largest_eigenvalue_exceeds(2 * n / step, n, d) if step > 0 else float(step < 0)
 
 
@@ -151,8 +155,7 @@ def gap_constant(loops: int, d: int) -> Fraction:
     With y = x - 1 and a = 1 - kappa/n, the slope E tr x (1 - a x)^{2L-1} vanishes to leading order
     n^-L if kappa / n = E tr [y^{2L-1} + y^{2L}] / ((2L - 1) E tr y^{2L-2}).
     """
-    if loops < 1:
-        raise ValueError(f"loops must be at least 1, got {loops}")
+    require_count("loops", loops)
     above = _central_moment(2 * loops - 1, d, loops) + _central_moment(2 * loops, d, loops)
     return above / ((2 * loops - 1) * _central_moment(2 * loops - 2, d, loops - 1))
 
@@ -206,6 +209,7 @@ def tied_risk(
     has the sample's: a looped layer with the row (u^T, 1) in P descends on labels y_i + <u, x_i>.
     Exact for up to five loops; see `theory.TooLargeError`.
     """
+    require_count("loops", loops)
     risk = layered_risk(
         preconditioner.unsqueeze(0), covariance, n, prior, loops=loops, symmetric=symmetric
     )
@@ -235,6 +239,7 @@ def lower_bound(
 
     It equals the loss on the ray A = a Sigma^-1 and is below it elsewhere; see the module's proof.
     """
+    require_count("loops", loops)
     root = torch.linalg.cholesky(covariance)
     return _power_polynomial(2 * loops, n)((root.mT @ preconditioner @ root).unsqueeze(0))
 
@@ -256,8 +261,7 @@ def _power_polynomial(power: int, n: int) -> TracePolynomial:
 
 
 def _require_exact(loops: int) -> None:
-    if loops < 1:
-        raise ValueError(f"layers or loops must be at least 1, got {loops}")
+    require_count("loops", loops)
     if loops > EXACT_LOOPS:
         raise TooLargeError(
             f"the exact moments for {loops} loops are too large ({EXACT_LOOPS} loops is the most). "

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
+from innerloop.theory.checks import require_length, require_noise
 from innerloop.theory.words import TooLargeError
 
 LabelFunction = Callable[[Tensor], Tensor]
@@ -83,7 +84,7 @@ class JointMoments:
         Cov(x y) grows by noise_std^2 E x x^T. The query's label carries noise too: Theorem 4.2
         draws it from the same distribution as the others.
         """
-        _require_noise(noise_std)
+        require_noise(noise_std)
         return JointMoments(
             self.second,
             self.cross,
@@ -113,7 +114,7 @@ def gaussian_pairs(
     covariance: Float[Tensor, "d d"], function: LabelFunction, noise_std: float = 0.0
 ) -> PairSampler:
     """Samples x ~ N(0, covariance) and y = function(x) + noise_std N(0, 1)."""
-    _require_noise(noise_std)
+    require_noise(noise_std)
     root = torch.linalg.cholesky(covariance)
 
     def sample(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -176,7 +177,7 @@ def prediction_error(
 
     for any A, also one that is not symmetric; M may be math.inf. Differentiable in A.
     """
-    _require_length(length)
+    require_length(length)
     a, c = preconditioner, moments.cross
     seen = moments.spread / length + c.unsqueeze(-1) * c.unsqueeze(-2)
     power = torch.einsum("...ij,...ji->...", a.mT @ moments.second @ a, seen)
@@ -226,7 +227,7 @@ def mean_error_parts(
     The error is linear in E y^2, c c^T and Cov(x y), whose means over w are tr(Lambda Omega) +
     noise_std^2, Lambda Omega Lambda, and the former times Lambda plus the latter.
     """
-    _require_noise(noise_std)
+    require_noise(noise_std)
     omega = torch.eye(len(covariance)).to(covariance) if prior is None else prior
     outer = covariance @ omega @ covariance
     power = (covariance @ omega).trace() + noise_std**2
@@ -237,7 +238,7 @@ def _parts(
     a: Tensor, second: Tensor, outer: Tensor, spread: Tensor, power: Tensor, length: int | float
 ) -> ErrorParts:
     """`outer` is c c^T, or its mean over tasks."""
-    _require_length(length)
+    require_length(length)
     inverse = torch.linalg.inv(second)
     off = a - inverse
     return ErrorParts(
@@ -245,13 +246,3 @@ def _parts(
         variance=((spread @ a.mT @ second @ a).trace() / length).item(),
         bias=(off.mT @ second @ off @ outer).trace().item(),
     )
-
-
-def _require_length(length: int | float) -> None:
-    if not length >= 1:
-        raise ValueError(f"length must be at least 1 example, or math.inf, got {length}")
-
-
-def _require_noise(noise_std: float) -> None:
-    if not 0 <= noise_std < float("inf"):
-        raise ValueError(f"noise_std must be finite and not negative, got {noise_std}")

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from innerloop.theory.checks import require_length, require_noise
+
 Length = int | float
 """A number of examples; math.inf is allowed."""
 
@@ -49,8 +51,7 @@ class SampleComplexity:
             raise ValueError(
                 f"spectrum must be one or more positive finite numbers, got {list(self.spectrum)}"
             )
-        if not 0 <= self.noise_std < math.inf:
-            raise ValueError(f"noise_std must be finite and not negative, got {self.noise_std}")
+        require_noise(self.noise_std)
 
     @property
     def floor(self) -> float:
@@ -60,8 +61,7 @@ class SampleComplexity:
     def error(self, train: Length, test: Length) -> float:
         """The exact error after training on `train` examples, on prompts of `test` examples."""
         for name, length in (("train", train), ("test", test)):
-            if not length >= 1:
-                raise ValueError(f"{name} must be at least 1 example, or math.inf, got {length}")
+            require_length(length, name)
         return float(self._errors(np.array([train], dtype=float), np.array([test], dtype=float))[0])
 
     def train_length(self, eps: float) -> int:

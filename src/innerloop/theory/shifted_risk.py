@@ -15,6 +15,12 @@ from jaxtyping import Float
 from scipy.special import roots_genlaguerre, roots_hermitenorm
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    require_count,
+    require_length,
+    require_noise,
+    require_positive,
+)
 from innerloop.theory.covariance_law import CovarianceLaw
 from innerloop.theory.linear_attention import sandwich_moment
 
@@ -25,7 +31,7 @@ NODES = 60
 def one_step_risk(
     preconditioner: Float[Tensor, "d d"],
     covariance: Float[Tensor, "d d"],
-    length: int,
+    length: int | float,
     prior: Float[Tensor, "d d"] | None = None,
     noise_std: float = 0.0,
     *,
@@ -36,8 +42,10 @@ def one_step_risk(
         tr(Omega E[S A^T Q A S]) - 2 tr(Omega T A^T Q) + tr(Omega Q) + (noise_std^2/M) tr(A^T Q A T)
 
     S is the sample covariance of M examples of covariance T. Extends Zhang 2023, section 4.2, where
-    M and the training length are taken to infinity.
+    M and the training length are taken to infinity; here too M may be math.inf.
     """
+    require_length(length)
+    require_noise(noise_std)
     a, t = preconditioner, covariance
     omega = _identity_unless(prior, t)
     q = t if query_covariance is None else query_covariance
@@ -67,6 +75,8 @@ def in_context_query_risk(
 
     Gaussian moments of products of quadratic forms.
     """
+    require_count("length", length)
+    require_noise(noise_std)
     a, t, m = preconditioner, covariance, length
     omega = _identity_unless(prior, t)
     left = (m - 1) / m
@@ -113,8 +123,7 @@ def random_covariance_risk(
     preconditioner `SingleLayerFlow(law, N).product.mT` (Zhang 2023, Theorem 4.5), where this is
     least.
     """
-    if not length >= 1:
-        raise ValueError(f"length must be at least 1 example, or math.inf, got {length}")
+    require_length(length)
     a = preconditioner
     cubic = (1 + 1 / length) * law.square_and_self + law.pair_and_trace / length
     seen = torch.einsum("ijkl,kj,li->", cubic, a, a)
@@ -128,7 +137,7 @@ def response_risk(
     variance: float,
     prior_variance: float,
     d: int,
-    length: int,
+    length: int | float,
     noise_std: float = 0.0,
 ) -> float:
     """E (prediction - response(<w, x_q>))^2 for x ~ N(0, variance I), w ~ N(0, prior_variance I).
@@ -139,7 +148,13 @@ def response_risk(
         E (y_i x_i) = w t_1 / |w|^2,      E y_i^2 |x_i|^2 = p_2 / |w|^2 + (d - 1) variance p_0.
 
     What is left is an integral over s by Gauss-Hermite and one over |w|^2 by Gauss-Laguerre.
+    The length M may be math.inf.
     """
+    require_positive("variance", variance)
+    require_positive("prior_variance", prior_variance)
+    require_count("d", d)
+    require_length(length)
+    require_noise(noise_std)
     s, s_mass = roots_hermitenorm(NODES)
     half, r_mass = roots_genlaguerre(NODES, d / 2 - 1)
     s_mass, r_mass = s_mass / s_mass.sum(), r_mass / r_mass.sum()

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import jacrev, vmap
 
+from innerloop.theory.checks import require_count, require_length
 from innerloop.theory.covariance_law import CovarianceLaw
 from innerloop.theory.gradient_flow import Flow, gradient_flow
 from innerloop.theory.linear_attention import single_layer_risk
@@ -51,6 +52,9 @@ class SingleLayerFlow:
     law: CovarianceLaw
     n: int | float
     """Examples in a training prompt; math.inf is allowed."""
+
+    def __post_init__(self) -> None:
+        require_length(self.n, "n")
 
     @cached_property
     def curvature(self) -> Float[Tensor, "entries entries"]:
@@ -111,8 +115,11 @@ class SingleLayerFlow:
             )
         return scale * direction, torch.tensor(scale, dtype=torch.float64)
 
-    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Flow:
-        """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`."""
+    def flow(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""], *, until: float = 1e6) -> Flow:
+        """Gradient flow from these weights; theta is (v, entries of U), its loss is `excess`.
+
+        It is followed until it comes to rest, or to the time `until`.
+        """
 
         def gradient(theta: Tensor) -> Tensor:
             # As `gradient`, but without its cancellation near the minimum, and quicker.
@@ -125,6 +132,7 @@ class SingleLayerFlow:
             lambda theta: self.excess(*self.unpacked(theta)),
             torch.cat([v.view(1), u.flatten()]),
             gradient=gradient,
+            until=until,
         )
 
     def unpacked(self, theta: Float[Tensor, " p"]) -> Weights:
@@ -208,6 +216,7 @@ def whole_layer_loss(
     by row. The error is a quadratic polynomial in the products of a weight of (p, v) and one of
     (U, r): it is expanded here once, by derivatives at zero, and is quick to evaluate from then on.
     """
+    require_count("n", n)
     d = covariances.shape[-1]
 
     def risk(b: Tensor, a: Tensor) -> Tensor:

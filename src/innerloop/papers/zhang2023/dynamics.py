@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import ALGEBRA, DTYPE, generator, square_root
+from innerloop.papers.common import ALGEBRA, generator, square_root
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.settings import (
@@ -23,6 +23,7 @@ from innerloop.papers.zhang2023.settings import (
     fixed_model,
     gamma,
     random_weights,
+    whole,
     whole_loss,
 )
 
@@ -42,12 +43,6 @@ def printed_velocity(u: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         -(v**2) * curved + v * square,
         -(v * curved @ u.mT - square @ u.mT).trace(),
     )
-
-
-def whole(u: Tensor, v: Tensor, outer: float = 0.0) -> Tensor:
-    """theta = (p, v, U, r), with every entry of p and r the same."""
-    side = torch.full((len(u),), outer, dtype=DTYPE)
-    return torch.cat([side, v.view(1), u.flatten(), side])
 
 
 @claim(

@@ -21,9 +21,9 @@ from innerloop.papers.zhang2023.prediction import (
     SMALL,
     averaged_error,
     brackets,
-    gamma,
     stated_error,
 )
+from innerloop.papers.zhang2023.settings import gamma
 
 SHOWN = {"train": (3, 12, 100), "test": (3, 12, 100)}
 """The lengths that get a line of their own; the other length is on the axis."""

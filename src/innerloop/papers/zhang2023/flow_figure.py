@@ -16,8 +16,9 @@ from innerloop import theory
 from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.convergence import MIRRORED, spread
+from innerloop.papers.zhang2023.convergence import spread, worst_ratio
 from innerloop.papers.zhang2023.settings import (
+    INTO_THE_SADDLE,
     LIMIT,
     RANDOM_LENGTH,
     WHY_LIMIT,
@@ -26,14 +27,14 @@ from innerloop.papers.zhang2023.settings import (
     exponential_law,
     fixed_model,
     follow,
-    mirrored,
+    into_the_saddle,
 )
 from innerloop.theory import SingleLayerFlow
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499")
 GREY = "#888888"
 ROWS = {"fixed": "fixed covariance", "random": "random covariance"}
-MIRRORED_FRACTION = 0.1
+CONTROL_FRACTION = 0.1
 POINTS, FIRST = 160, 0.02
 """Times in a curve, evenly spread on a logarithmic axis, and the first of them."""
 
@@ -71,7 +72,7 @@ def draw_row(panels: list[Axes], kind: str, table: Table, constants: Table) -> N
     rows = [i for i, name in enumerate(constants["covariance"]) if name == kind]
     for i, colour in zip(rows, COLOURS, strict=False):
         start = str(constants["start"][i])
-        control = start == "mirrored"
+        control = start == "control"
         shade = GREY if control else colour
         t = of(table, kind, start, "t")
         label = "control" if control else rf"$\sigma$ = {start}"
@@ -132,7 +133,7 @@ def gradient_flow_figure(scale: Scale) -> FigureData:
     fractions = scale.pick(smoke=[0.1, 0.7], quick=[0.01, 0.1, 0.7], paper=[0.01, 0.1, 0.7])
     rows: dict[str, list] = {}
     constants: dict[str, list] = {}
-    runs, mirrors = [], []
+    runs, controls = [], []
     for kind, model in models.items():
         for seed, fraction in enumerate(fractions):
             run = follow(model, fraction, seed=20 + seed)
@@ -140,11 +141,11 @@ def gradient_flow_figure(scale: Scale) -> FigureData:
             label = f"{fraction:g} max"
             add(rows, trajectory(kind, label, run, run.flow))
             add(constants, constants_of(kind, label, run))
-            if fraction == MIRRORED_FRACTION:
-                mirrors.append((kind, run, mirrored(run)))
-    for kind, run, flow in mirrors:
-        add(rows, trajectory(kind, "mirrored", run, flow))
-        add(constants, constants_of(kind, "mirrored", run))
+            if fraction == CONTROL_FRACTION:
+                controls.append((kind, run, into_the_saddle(run)))
+    for kind, run, flow in controls:
+        add(rows, trajectory(kind, "control", run, flow))
+        add(constants, constants_of(kind, "control", run))
     slack = [worst_ratio(run, run.flow) for run in runs]
     verdict = Verdict(
         [
@@ -160,9 +161,9 @@ def gradient_flow_figure(scale: Scale) -> FigureData:
                 "smallest PL ratio on the paths, relative to the paper's constant",
                 min(slack),
                 1.0,
-                max(worst_ratio(run, flow) for _, run, flow in mirrors),
+                max(worst_ratio(run, flow) for _, run, flow in controls),
                 "the claim itself",
-                MIRRORED,
+                INTO_THE_SADDLE,
                 at_least=True,
             ),
         ],
@@ -178,7 +179,7 @@ def gradient_flow_figure(scale: Scale) -> FigureData:
         "allows (max). D is the product v U at the minimum. The smaller the start, the longer the "
         "flow stays near the saddle at the origin; then the loss falls exponentially, far faster "
         "than the paper's constants promise (dashed in c and d). Grey: a start with negative U, "
-        "balanced too, that is drawn to the saddle; there the PL ratio has no lower bound."
+        "balanced too, from which the flow runs into the saddle; there the PL ratio falls to 0."
     )
     return FigureData({"paths": rows, "constants": constants}, caption, verdict)
 
@@ -201,8 +202,3 @@ def constants_of(kind: str, label: str, run: Run) -> dict[str, list]:
         "constant": [run.model.pl_constant(run.direction, run.scale)],
         "limit of v": [run.model.limit()[1].item()],
     }
-
-
-def worst_ratio(run: Run, flow: theory.Flow) -> float:
-    constant = run.model.pl_constant(run.direction, run.scale)
-    return flow.pl_ratios(0.0).min().item() / constant

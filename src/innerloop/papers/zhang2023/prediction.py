@@ -19,6 +19,7 @@ from innerloop.papers.common import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, gene
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.labels import LABELS, Labels, as_prompt
+from innerloop.papers.zhang2023.settings import gamma
 from innerloop.prompt import Prompt
 
 SPECTRUM = [1.5, 0.8, 0.4]
@@ -27,12 +28,6 @@ SMALL = rotated(SPECTRUM[:2], seed=1)
 """Two dimensions, where quadrature over a whole prompt is possible."""
 TRAIN, TEST, SMALL_TEST = 12, 9, 2
 SETTINGS = {"Lambda": "eigenvalues 1.5, 0.8, 0.4, rotated", "N": TRAIN, "M": TEST}
-
-
-def gamma(covariance: Tensor, train: int | float) -> Tensor:
-    """Gamma = (1 + 1/N) Lambda + (tr Lambda / N) I of Theorem 4.1, written out."""
-    identity = torch.eye(len(covariance), dtype=DTYPE)
-    return (1 + 1 / train) * covariance + covariance.trace() / train * identity
 
 
 def trained_matrices(preconditioner: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,8 @@ from innerloop import theory
 from innerloop.papers.common import ALGEBRA, DTYPE, generator, rotated
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.prediction import LAMBDA, SPECTRUM, brackets, gamma
+from innerloop.papers.zhang2023.prediction import LAMBDA, SPECTRUM, brackets
+from innerloop.papers.zhang2023.settings import gamma
 
 LENGTHS = (1, 3, 10, 30, 100, 1000, 10**5)
 SPECTRA = {

@@ -10,14 +10,15 @@ from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.papers.zhang2023.convergence import (
-    MIRRORED,
     lower_bound_check,
     positivity_check,
     slack_of_bound,
     spread,
+    worst_ratio,
 )
-from innerloop.papers.zhang2023.random_covariance import Mixture, entries, whole
+from innerloop.papers.zhang2023.random_covariance import Mixture, entries
 from innerloop.papers.zhang2023.settings import (
+    INTO_THE_SADDLE,
     LIMIT,
     RANDOM_LENGTH,
     WHY_LIMIT,
@@ -26,10 +27,11 @@ from innerloop.papers.zhang2023.settings import (
     exponential_law,
     exponential_mixture,
     gamma,
-    mirrored,
+    into_the_saddle,
     random_runs,
     rotated_mixture,
     unbalanced,
+    whole,
 )
 from innerloop.theory import CovarianceLaw, SingleLayerFlow
 
@@ -223,17 +225,14 @@ def stays_away_from_zero(scale: Scale) -> Verdict:
 def random_polyak_lojasiewicz(scale: Scale) -> Verdict:
     runs = random_runs(scale)
     nu = [run.model.pl_constant(run.direction, run.scale) for run in runs]
-    slack = [run.flow.pl_ratios(0.0).min().item() / n for run, n in zip(runs, nu, strict=True)]
-    saddle = [
-        mirrored(run).pl_ratios(0.0).min().item() / n for run, n in zip(runs, nu, strict=True)
-    ]
+    slack = [worst_ratio(run, run.flow) for run in runs]
     inequality = Check(
         "smallest |grad l|^2 / (l - min l) on the paths, relative to nu",
         min(slack),
         1.0,
-        min(saddle),
+        max(worst_ratio(run, into_the_saddle(run)) for run in runs),
         "the claim itself",
-        MIRRORED,
+        INTO_THE_SADDLE,
         at_least=True,
     )
 

@@ -25,6 +25,7 @@ from innerloop.papers.zhang2023.settings import (
     random_runs,
     random_weights,
     rotated_mixture,
+    whole,
 )
 
 N, D = RANDOM_LENGTH, 3
@@ -35,12 +36,6 @@ Mixture = tuple[Tensor, Tensor]
 
 def exponential() -> Mixture:
     return exponential_mixture(torch.ones(D, dtype=DTYPE))
-
-
-def whole(u: Tensor, v: Tensor) -> Tensor:
-    """theta = (p, v, U, r) with p = r = 0."""
-    outer = torch.zeros(len(u), dtype=DTYPE)
-    return torch.cat([outer, v.view(1), u.flatten(), outer])
 
 
 def averaged(mixture: Mixture) -> Mixture:
@@ -207,9 +202,9 @@ def random_loss(scale: Scale) -> Verdict:
         errors = []
         for u, v in points:
             weights = u.clone().requires_grad_(), v.clone().requires_grad_()
-            slopes = torch.autograd.grad(printed_loss(candidate, *weights), weights)
+            slope_u, slope_v = torch.autograd.grad(printed_loss(candidate, *weights), weights)
             stated = entry_velocity(exact, u, v)
-            difference = whole(*slopes) + whole(*stated)
+            difference = whole(slope_u, slope_v) + whole(*stated)
             errors.append((difference.abs().max() / whole(*stated).abs().max()).item())
         return max(errors)
 

@@ -27,11 +27,9 @@ from innerloop.analysis import Estimate
 from innerloop.papers.common import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, generator
 from innerloop.papers.registry import FigureData, Table, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.random_covariance_limit import (
-    diagonal_prompts,
-    exponential_variances,
-)
+from innerloop.papers.zhang2023.random_covariance_limit import diagonal_prompts
 from innerloop.prompt import Prompt
+from innerloop.tasks import Exponential
 from innerloop.theory import CovarianceLaw
 
 D = 20
@@ -80,9 +78,7 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
     kind, scale = TESTS[name]
     source, tested = generator(seed), law(kind, scale)
     spectrum = scale * (
-        torch.ones(samples, D, dtype=DTYPE)
-        if kind == "fixed"
-        else exponential_variances(samples, D, generator=source)
+        torch.ones(samples, D, dtype=DTYPE) if kind == "fixed" else Exponential(D)(samples, source)
     )
     prompt, _ = diagonal_prompts(spectrum, max(SAMPLED), generator=source)
     few = Prompt(prompt.x[:500], prompt.y[:500], prompt.x_query[:500], prompt.y_query[:500])
@@ -218,7 +214,7 @@ def average_over_covariances(kind: str, train: int, name: str, test: int, d: int
     draw=draw,
 )
 def under_random_covariances(scale: Scale) -> FigureData:
-    samples = scale.pick(smoke=1_000, quick=4_096, paper=64 * 64)
+    samples = scale.pick(smoke=1_000, quick=4_096, paper=16_384)
     sampled = [sampled_rows(name, samples, seed) for seed, name in enumerate(TESTS)]
     layers = columns(row for rows, _ in sampled for row in rows)
     grid = np.unique(np.geomspace(1, 130, 40).round().astype(int)).tolist()

@@ -20,23 +20,15 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.papers.zhang2023.labels import as_prompt
 from innerloop.papers.zhang2023.prediction import predict, stated_prediction, trained_matrices
+from innerloop.papers.zhang2023.settings import exponential_law
 from innerloop.prompt import Prompt
+from innerloop.tasks import Exponential
 
 D, LENGTH = 3, 20
-
-
-def exponential_law(d: int) -> theory.CovarianceLaw:
-    return theory.CovarianceLaw.exponential(torch.ones(d, dtype=DTYPE))
-
-
-STEP = theory.SingleLayerFlow(exponential_law(D), math.inf).product
+LAW = exponential_law((1.0,) * D)
+STEP = theory.SingleLayerFlow(LAW, math.inf).product
 """E[Lambda^2] E[Lambda^3]^-1 = I/3."""
 POINTS = (0.01, 0.2, 1.0, 2.5, 6.0)
-
-
-def exponential_variances(batch: int, d: int, *, generator: torch.Generator) -> Tensor:
-    """Independent draws from Exponential(1), [batch, d]."""
-    return -torch.log1p(-torch.rand(batch, d, generator=generator, dtype=DTYPE))
 
 
 def diagonal_prompts(
@@ -77,9 +69,9 @@ def every_prompt(d: int, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
 )
 def prediction_under_random_covariance(scale: Scale) -> Verdict:
     train = 8
-    steps = theory.SingleLayerFlow(exponential_law(D), train).product
+    steps = theory.SingleLayerFlow(LAW, train).product
     source = generator(0)
-    new = exponential_variances(500, D, generator=source)
+    new = Exponential(D)(500, source)
     prompt, _ = diagonal_prompts(new, LENGTH, generator=source)
     stated = stated_prediction(steps, prompt)
 
@@ -87,7 +79,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         seen = predict(trained_matrices(preconditioner), prompt)
         return ((seen - stated).abs().max() / stated.abs().max()).item()
 
-    law = exponential_law(2)
+    law = exponential_law((1.0,) * 2)
     small = theory.SingleLayerFlow(law, train).product
     every, variances, w, weights = every_prompt(d=2, length=2)
     predictions = predict(trained_matrices(small), every)
@@ -167,7 +159,7 @@ def sampled_z(samples: int, chunk: int = 50_000) -> tuple[float, float]:
     """
     source, products = generator(1), []
     for start in range(0, samples, chunk):
-        new = exponential_variances(min(chunk, samples - start), D, generator=source)
+        new = Exponential(D)(min(chunk, samples - start), source)
         prompt, w = diagonal_prompts(new, LENGTH, generator=source)
         x, y = prompt.x_query, prompt.y_query
         predictions = stated_prediction(STEP, prompt)
@@ -202,7 +194,7 @@ def expected_prediction(scale: Scale) -> Verdict:
     conditional = [mean_variance_given(x) for x in POINTS]
     formula = [x / math.sqrt(2) + 0.5 for x in POINTS]
     corrected_z, printed_z = sampled_z(samples)
-    error = theory.random_covariance_risk(STEP, exponential_law(D), math.inf)
+    error = theory.random_covariance_risk(STEP, LAW, math.inf)
     return Verdict(
         printed=[
             Check(

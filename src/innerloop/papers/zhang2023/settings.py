@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from innerloop import theory
@@ -33,10 +35,16 @@ def fixed(d: int) -> Tensor:
     return rotated(SPECTRA[d], seed=0)
 
 
-def gamma(covariance: Tensor, n: int) -> Tensor:
-    """Gamma = (1 + 1/N) Lambda + tr(Lambda)/N I, as in the paper."""
+def gamma(covariance: Tensor, n: int | float) -> Tensor:
+    """Gamma = (1 + 1/N) Lambda + tr(Lambda)/N I of Theorem 4.1, written out."""
     identity = torch.eye(len(covariance), dtype=DTYPE)
     return (1 + 1 / n) * covariance + covariance.trace() / n * identity
+
+
+def whole(u: Tensor, v: Tensor, outer: float = 0.0) -> Tensor:
+    """theta = (p, v, U, r), with every entry of p and r the same."""
+    side = torch.full((len(u),), outer, dtype=DTYPE)
+    return torch.cat([side, v.view(1), u.flatten(), side])
 
 
 def random_weights(d: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -98,15 +106,50 @@ def follow(model: SingleLayerFlow, fraction: float, seed: int, name: str = "") -
     return Run(name, model, direction, scale, model.flow(*model.start(direction, scale)))
 
 
-@cache
-def mirrored(run: Run, size: float = 1.0) -> theory.Flow:
-    """The control of every flow: U(0) = -size sigma E Lambda^2 / |E Lambda^2|_F, v(0) = sigma.
+NEAREST = 1e-3
+"""What `into_the_saddle` ends at, relative to its start."""
+INTO_THE_SADDLE = (
+    "a start as balanced, v(0) = sigma, but with negative U(0), from which the flow runs into the "
+    f"saddle at 0; followed until v = {NEAREST:g} sigma"
+)
 
-    For size 1 it is as balanced as the assumption asks, but U(0) is negative, and the flow heads
-    for the saddle at the origin; for larger size it passes the saddle on the side of v < 0.
+
+@cache
+def into_the_saddle(run: Run) -> theory.Flow:
+    """The control of bounds along the flow: a balanced path on the saddle's stable manifold.
+
+    Near the origin U' = v E Lambda^2 and v' = <E Lambda^2, U>, which shrinks U = -v P with
+    P = E Lambda^2 / |E Lambda^2|_F. From v = NEAREST sigma there, the flow is followed backwards in
+    time, where the manifold attracts, until v = sigma; and forwards again from that start. (A start
+    that is not on the manifold passes the saddle at a distance; U(0) = -sigma P is one.)
+
+    Backwards v grows at least like exp(|E Lambda^2|_F t): with y = -U, y' = v (E Lambda^2 + v K y)
+    and v' = <E Lambda^2, y> + v <y, K y>; y stays positive, and the terms with K only help.
     """
+    model, size = run.model, float(run.model.law.square.norm())
+    near = NEAREST * run.scale * torch.cat([torch.ones(1), -(model.law.square / size).flatten()])
+
+    def backwards(_: float, theta: np.ndarray) -> np.ndarray:
+        u, v = model.gradient(*model.unpacked(torch.from_numpy(theta)))
+        return torch.cat([v.view(1), u.flatten()]).numpy()
+
+    def far_enough(_: float, theta: np.ndarray) -> float:
+        return float(theta[0]) - run.scale
+
+    far_enough.terminal = True  # type: ignore[attr-defined]
+    latest = 1.01 * math.log(1 / NEAREST) / size
+    path = solve_ivp(
+        backwards, (0, latest), near.numpy(), "DOP853", events=far_enough, rtol=1e-12, atol=1e-15
+    )
+    ((start,),), ((duration,),) = path.y_events, path.t_events
+    return model.flow(*model.unpacked(torch.from_numpy(start)), until=float(duration))
+
+
+@cache
+def past_the_saddle(run: Run) -> theory.Flow:
+    """Another control: U(0) = -3 sigma P is not balanced, and the flow passes to v < 0."""
     square = run.model.law.square
-    u = -size * run.scale * square / square.norm()
+    u = -3 * run.scale * square / square.norm()
     return run.model.flow(u, torch.tensor(run.scale, dtype=DTYPE))
 
 
