@@ -16,6 +16,7 @@ from innerloop.papers.zhang2023 import (
     technical,
     flow_figure,
     error_figure,
+    shift_figure,
     random_covariance_figure,
 )
 # isort: on
@@ -32,6 +33,7 @@ __all__ = [
     "random_covariance",
     "random_covariance_figure",
     "random_covariance_limit",
+    "shift_figure",
     "shifts",
     "technical",
 ]
