@@ -1,6 +1,6 @@
-"""The trained layer under every standard shift, beside least squares, ridge and zero: a table drawn.
+"""The trained layer under every standard shift, beside least squares, ridge and zero.
 
-Losses of the trained layer are exact (`analysis.one_step_risk`) and sampled; of the others, sampled.
+Losses of the trained layer are exact (`analysis.one_step_risk`) and sampled, of the others sampled.
 """
 
 from __future__ import annotations
