@@ -6,11 +6,11 @@ empty :=
 space := $(empty) $(empty)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Shapes in signatures are checked while the tests run. Left out: the two recursions of theory, whose
+# Shapes in signatures are checked while the tests run. Left out: the exact recursions of theory, whose
 # millions of tiny calls take no tensors.
 CHECKED := prompt tasks algorithms models training analysis $(addprefix theory., linear_attention ray \
 	looped shifted_risk prediction_error covariance_law gradient_flow \
-	single_layer_flow long_prompts covariance_moments)
+	single_layer_flow covariance_moments)
 SHAPES := --jaxtyping-packages=$(subst $(space),,$(foreach m,$(CHECKED),innerloop.$(m),))beartype.beartype
 
 .PHONY: setup reproduce test test-slow check bench clean

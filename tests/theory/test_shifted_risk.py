@@ -131,7 +131,6 @@ def response(**changes):
         (lambda: theory.one_step_risk(A, T, 0), "length must be at least 1 .* got 0"),
         (lambda: theory.one_step_risk(A, T, 4, noise_std=-1.0), "noise_std must be finite"),
         (lambda: theory.in_context_query_risk(A, T, -2), "length must be at least 1, got -2"),
-        (lambda: theory.in_context_query_risk(A, T, float("inf")), "length .* got inf"),
         (lambda: response(length=-3), "length must be at least 1 .* got -3"),
         (lambda: response(length=0), "length must be at least 1 .* got 0"),
         (lambda: response(variance=-1.0), "^variance must be positive and finite, got -1"),

@@ -219,8 +219,12 @@ def test_scales_beyond_the_bound_and_laws_without_peak_are_refused():
 
 
 @pytest.mark.parametrize("n", [-5, 0, float("nan")])
-def test_impossible_lengths_are_refused_by_name(n):
+def test_flows_of_impossible_lengths_are_refused_by_name(n):
     with pytest.raises(ValueError, match=f"n must be at least 1 example, or math.inf, got {n}"):
         SingleLayerFlow(FIXED.law, n)
+
+
+@pytest.mark.parametrize("n", [-5, 0])
+def test_losses_of_impossible_lengths_are_refused_by_name(n):
     with pytest.raises(ValueError, match=f"n must be at least 1, got {n}"):
         whole_layer_loss(COVARIANCES, PROBABILITIES, n)
