@@ -1,6 +1,7 @@
 """Models: learners with trained weights."""
 
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
+from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.linear_attention import LinearAttention
 from innerloop.models.token_space import associative_forward, attention_matrix_forward
 from innerloop.models.weights import (
@@ -19,6 +20,7 @@ __all__ = [
     "ZHANG",
     "Convention",
     "DenseWeights",
+    "DictionaryAttention",
     "GDPlusPlusWeights",
     "GradientDescentWeights",
     "LinearAttention",
@@ -26,4 +28,5 @@ __all__ = [
     "SingleLayerWeights",
     "associative_forward",
     "attention_matrix_forward",
+    "block_form_forward",
 ]

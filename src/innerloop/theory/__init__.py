@@ -17,6 +17,13 @@ from innerloop.theory.ray import (
     transformed_optimum,
     untied_optimum,
 )
+from innerloop.theory.ridge import (
+    DictionaryRisk,
+    one_head_floor,
+    ridge_coefficients,
+    ridge_matrix,
+)
+from innerloop.theory.softmax_descent import DescentConstants, iterations, smallest_eigenvalue
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -28,6 +35,8 @@ from innerloop.theory.wishart import (
 from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
 
 __all__ = [
+    "DescentConstants",
+    "DictionaryRisk",
     "MatrixPolynomial",
     "Quadrature",
     "RayOptimum",
@@ -36,18 +45,23 @@ __all__ = [
     "descend",
     "expected_power_sums",
     "expected_trace",
+    "iterations",
     "layered_risk",
     "layered_risk_polynomial",
     "looped_optimum",
     "mean_spectrum",
+    "one_head_floor",
     "one_step_preconditioner",
     "ray_error",
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "ridge_coefficients",
+    "ridge_matrix",
     "sample_wishart",
     "sandwich_moment",
     "single_layer_risk",
+    "smallest_eigenvalue",
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
