@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Shapes in signatures are checked while the tests run. Left out: the two recursions of theory, whose
 # millions of tiny calls take no tensors.
-CHECKED := prompt tasks algorithms models training analysis theory.linear_attention theory.ray
+CHECKED := prompt tasks algorithms models training analysis theory.linear_attention theory.ray \
+	theory.ridge theory.softmax_descent
 SHAPES := --jaxtyping-packages=$(subst $(space),,$(foreach m,$(CHECKED),innerloop.$(m),))beartype.beartype
 
 .PHONY: setup reproduce test test-slow check bench clean

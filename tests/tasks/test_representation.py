@@ -12,7 +12,7 @@ from tests.samples import DOUBLE, assert_means, normal, seeded
 SAMPLES = 40_000
 COEFFICIENTS = [
     GaussianCoefficients(),
-    GaussianCoefficients(mean=1, std=2),
+    GaussianCoefficients(mean=1.0, std=2.0),
     SphericalCoefficients(1.7),
     TabulatedCoefficients(normal(4, 3, seed=8)),
 ]
@@ -103,7 +103,7 @@ def test_single_precision_dictionaries_have_single_precision_prompts():
         ({"tokens": normal(7, 2) * torch.arange(7)[:, None]}, r"must not be zero, got zero at \[0"),
     ],
 )
-def test_settings_that_make_no_task_are_refused(change, message):
+def test_settings_that_make_no_task_are_refused(change, message, shapes_unchecked):
     settings = {"tokens": normal(7, 2), "features": normal(7, 3), "shown": 4, "tau": 0.1}
     with pytest.raises(ValueError, match=message):
         DictionaryRegression(**(settings | change))
@@ -125,8 +125,8 @@ def test_equal_tokens_in_the_prompt_are_named_in_a_warning():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: GaussianCoefficients(std=-1), "std must be finite and not negative, got -1"),
-        (lambda: SphericalCoefficients(0), "radius must be positive and finite, got 0"),
+        (lambda: GaussianCoefficients(std=-1.0), "std must be finite and not negative, got -1.0"),
+        (lambda: SphericalCoefficients(0.0), "radius must be positive and finite, got 0"),
         (lambda: TabulatedCoefficients(normal(0, 3)), r"shape \[rows, features\], got \[0, 3\]"),
         (
             lambda: TabulatedCoefficients(normal(2, 3)).draw(4, 5, generator=seeded()),

@@ -7,7 +7,7 @@ from tests.samples import DOUBLE, assert_means, normal, seeded
 
 SHOWN, TOKENS, M, TAU = 4, 9, 5, 0.3
 FEATURES = normal(TOKENS, M, seed=2)
-COEFFICIENTS = [GaussianCoefficients(), GaussianCoefficients(mean=1, std=2)]
+COEFFICIENTS = [GaussianCoefficients(), GaussianCoefficients(mean=1.0, std=2.0)]
 anywhere = pytest.mark.parametrize("coefficients", COEFFICIENTS, ids=["in domain", "out of domain"])
 
 

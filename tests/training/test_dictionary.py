@@ -8,7 +8,7 @@ from tests.samples import assert_means, normal, seeded
 
 TASK = DictionaryRegression.gaussian(3, 4, 8, 3, 0.2, generator=seeded())
 OUT_OF_DOMAIN = DictionaryRegression(
-    TASK.tokens, TASK.features, TASK.shown, TASK.tau, GaussianCoefficients(1, 2)
+    TASK.tokens, TASK.features, TASK.shown, TASK.tau, GaussianCoefficients(1.0, 2.0)
 )
 
 
