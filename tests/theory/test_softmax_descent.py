@@ -84,7 +84,7 @@ def test_the_main_texts_constant_is_the_appendixs_with_its_substitutions():
     assert bracket > 1
     appendix = found.printed_smoothness(gamma, alpha) ** 2
     appendix += 8 * gamma * bracket * 8 * ((2 * a + 1.5) ** 2 - (a + 1.5) ** 2)
-    assert found.simplified_smoothness(gamma) ** 2 == pytest.approx(appendix)
+    assert found.printed_main_text_smoothness(gamma) ** 2 == pytest.approx(appendix)
 
 
 def test_certified_rates_are_the_inverse_smoothness_and_gamma_squared_times_it():

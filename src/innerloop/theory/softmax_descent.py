@@ -107,8 +107,28 @@ class DescentConstants:
         queries = max(1, 4 * k * alpha**2) * (a**2 + 4 * n * (a + self.target_norm) ** 2)
         return math.sqrt(2 * mixed**2 / k + 2 * weights**2 + factor * queries)
 
-    def simplified_smoothness(self, gamma: float) -> float:
-        """The L of the main text (Eq. 17), as printed."""
+    def main_text_smoothness(self, gamma: float) -> float:
+        """`smoothness` at the `alpha_bound`, with f_max and |A| replaced by their bounds.
+
+            L^2 = (8/K) (gamma |Zbar|^2 r)^2 + 2 (gamma^2 H |Zbar|^2 / K)^2
+                + (16/K) (gamma |Zbar|^2)^2 max(1, 4 K alpha^2) (a^2 + 4 N r^2),
+
+        r = 2 a + 1 + |Z^T Zhat| / (m tau) and a = gamma H alpha = 4 sqrt(2 K gap) H |Zbar| / zeta.
+        What Eq. 17 of Yang 2024 should be; see `printed_main_text_smoothness`.
+        """
+        k, n, alpha = self.tokens, self.shown, self.alpha_bound(gamma)
+        a = gamma * self.heads * alpha
+        reach = 2 * a + self.target_bound
+        queries = max(1, 4 * k * alpha**2) * (a**2 + 4 * n * reach**2)
+        square = 8 / k * (gamma * reach) ** 2 + 2 * (gamma**2 * self.heads / k) ** 2
+        return self.root_norm**2 * math.sqrt(square + 16 / k * gamma**2 * queries)
+
+    def printed_main_text_smoothness(self, gamma: float) -> float:
+        """The L of the main text as printed (Eq. 17).
+
+        Next to what it inherits from Eq. 61 it has |Zbar|^2 for |Zbar| in a, so that it does not
+        scale as a curvature does, and 4 K alpha^2 for max(1, 4 K alpha^2).
+        """
         h, k, n, zeta, gap = self.heads, self.tokens, self.shown, self.zeta, self.gap
         reach = 8 * math.sqrt(2 * k * gap) * h * self.root_norm**2 / zeta + self.target_bound
         first = 8 * gamma**2 / k + 4096 * k**2 * n * gap / (gamma * zeta**2)
