@@ -148,8 +148,8 @@ def quadratic_loss(scale: Scale) -> Verdict:
             ),
         ],
         correction=Correction(
-            r"L^\star = \frac{1}{2K} \left[ \sum_{k \le N} (\|z_k\|^2 + m\tau - r_k^\top G^{-1} r_k)"
-            r" + \sum_{k > N} (\|z_k\|^2 - r_k^\top G^{-1} r_k) \right]",
+            r"L^\star = \frac{1}{2K} \left[ \sum_{k \le N} (\|z_k\|^2 + m\tau - "
+            r"r_k^\top G^{-1} r_k) + \sum_{k > N} (\|z_k\|^2 - r_k^\top G^{-1} r_k) \right]",
             r"L^\star = \frac{1}{2K} \sum_{k=1}^K (\|z_k\|^2 + m\tau - r_k^\top G^{-1} r_k),\quad "
             r"G = Z^\top Z + m\tau I,\; r_k = Z^\top z_k + m\tau e_k 1\{k \le N\}",
             "The labels of the tokens that are not shown carry noise as well, E y_k^2 = |z_k|^2 + "
@@ -165,7 +165,7 @@ def quadratic_loss(scale: Scale) -> Verdict:
 
 @claim(
     "yang2024/eq26",
-    "Without noise and with N >= m examples, the labels of all tokens are determined by those shown",
+    "Without noise and with N >= m examples, the shown labels determine those of all tokens",
     source="Section 3.3, Eq. 26",
     formula=r"\tau = 0,\; N \ge m:\quad y_k = \langle y, Z^\dagger \hat{Z}_{:,k} \rangle",
 )

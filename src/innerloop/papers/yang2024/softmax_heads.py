@@ -166,7 +166,7 @@ def youngs_inequality(scale: Scale) -> Verdict:
 
 
 class Rescaled(DictionaryAttention):
-    """The same heads in the coordinates (Q, alpha): its w is alpha, and gamma alpha is what acts."""
+    """The same heads in the coordinates (Q, alpha): its w is alpha, and gamma alpha acts."""
 
     gamma: float = 1.0
 
@@ -182,7 +182,7 @@ class Rescaled(DictionaryAttention):
     r"\xi^{(t)} = \xi^{(t-1)} - \eta_Q \nabla_\xi \ell(\xi^{(t-1)})",
 )
 def reparameterisation(scale: Scale) -> Verdict:
-    query_rate, weight_rate, steps = 0.2, 0.8, 100
+    query_rate, weight_rate, steps = 0.1, 0.3, 100
     gamma = (weight_rate / query_rate) ** 0.5
     made = instance(SMALL, 0)
     start = made.model.q.detach().clone()
