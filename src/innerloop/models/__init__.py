@@ -2,6 +2,7 @@
 
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
+from innerloop.models.encoder import DictionaryEncoder
 from innerloop.models.linear_attention import LinearAttention
 from innerloop.models.token_space import associative_forward, attention_matrix_forward
 from innerloop.models.weights import (
@@ -21,6 +22,7 @@ __all__ = [
     "Convention",
     "DenseWeights",
     "DictionaryAttention",
+    "DictionaryEncoder",
     "GDPlusPlusWeights",
     "GradientDescentWeights",
     "LinearAttention",
