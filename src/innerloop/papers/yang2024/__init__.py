@@ -1,5 +1,25 @@
 """Yang, Huang, Liang & Chi (2024): theorems, lemmas and figures. arXiv:2408.10147."""
 
-from innerloop.papers.yang2024 import bounds, convergence, figures, heads, ridge, softmax_heads
+from innerloop.papers.yang2024 import (
+    bounds,
+    convergence,
+    figures,
+    heads,
+    heads_figure,
+    initialisation,
+    ridge,
+    ridge_figure,
+    softmax_heads,
+)
 
-__all__ = ["bounds", "convergence", "figures", "heads", "ridge", "softmax_heads"]
+__all__ = [
+    "bounds",
+    "convergence",
+    "figures",
+    "heads",
+    "heads_figure",
+    "initialisation",
+    "ridge",
+    "ridge_figure",
+    "softmax_heads",
+]

@@ -12,7 +12,7 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import generator
-from innerloop.tasks import DictionaryRegression
+from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import DictionaryExact, History, train, two_rates
 
 
@@ -42,6 +42,11 @@ TINY = (
     Sizes(3, 3, 3, 6, 0.5, 12),
 )
 """Where the rate of Theorem 1 is large enough to be seen: it falls quickly with N."""
+FULL = Sizes(100, 20, 30, 200, 0.01, 64)
+"""Section 4, Figures 2 and 4; tau is that of Figure 3."""
+RATE = 1e-2
+"""Of Adam, in the figures; with the printed 1e-4 training hardly begins, see Figure 2a."""
+OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
 
 
 @dataclass(frozen=True)
