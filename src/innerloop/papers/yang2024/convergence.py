@@ -97,8 +97,7 @@ def fastest_start(sizes: Sizes) -> int:
 def unstable_run(sizes: Sizes, seed: int) -> Path:
     """Four times the largest step that the quadratic in w allows."""
     made = instance(sizes, seed)
-    b = made.risk.root @ made.softmaxes().permute(2, 1, 0)
-    curvature = torch.linalg.matrix_norm(b, 2).max().item() ** 2 / sizes.tokens
+    curvature = torch.linalg.matrix_norm(made.outputs(), 2).max().item() ** 2 / sizes.tokens
     return follow(made, 30, Rates(0.0, 4 * 2 / curvature))
 
 
@@ -119,7 +118,7 @@ def moving_queries(sizes: Sizes, seed: int, steps: int) -> Path:
 )
 def linear_convergence(scale: Scale) -> Verdict:
     steps, seeds, short = scale.pick(
-        smoke=(150, 1, 30), quick=(1000, 10, 200), paper=(3000, 20, 500)
+        smoke=(150, 1, 30), quick=(1000, 5, 100), paper=(3000, 20, 500)
     )
     paths = []
     for sizes in TINY:

@@ -102,7 +102,7 @@ def figure4(scale: Scale) -> FigureData:
         "few are stopped; from somewhat below H = N on, training converges. With very many heads "
         "a step of Adam moves every attention weight by about H times the learning rate, and the "
         "loss oscillates, after falling faster than with few. Right: the saturated softmaxes of "
-        "Gaussian tokens cannot be trained, and every number of heads stops."
+        "Gaussian tokens can hardly be trained, and the fewer heads, the higher the loss stops."
     )
     tables: dict[str, Table] = {"training": rows, "floor": {"gap": [floor], "N": [sizes.shown]}}
     return FigureData(tables, caption, judge_figure4(sizes, gaps, floor, steps))

@@ -17,8 +17,7 @@ from innerloop.training import DictionaryExact
 
 def rank_deficit(made: Instance) -> int:
     """N minus the least numerical rank of B_k over the tokens."""
-    b = made.risk.root @ made.softmaxes().permute(2, 1, 0)  # [tokens, shown, heads]
-    return made.task.shown - int(torch.linalg.matrix_rank(b).min())
+    return made.task.shown - int(torch.linalg.matrix_rank(made.outputs()).min())
 
 
 def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
