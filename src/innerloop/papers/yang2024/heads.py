@@ -69,7 +69,7 @@ def one_head(scale: Scale) -> Verdict:
         settings={
             "sizes": f"{replace(SMALL, heads=1)}, seed 0",
             "floor": f"{floor:.4f}, by non-negative least squares; the gap at w = 0 is {start:.3f}",
-            "training": f"Adam, learning rate 0.02, {steps} steps on the exact loss, {starts} starts",
+            "training": f"Adam, learning rate 0.02, {steps} steps, exact loss, {starts} starts",
             "trained gaps": ", ".join(f"{gap:.3f}" for gap in single),
             "note": "all tokens share one Q, so that the floor need not be reached",
         },
