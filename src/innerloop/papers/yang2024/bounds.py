@@ -80,6 +80,16 @@ def column_norms(columns: Tensor) -> Tensor:
     return columns.norm(dim=-2)
 
 
+def weight_ratio(seed: int, total: float) -> float:
+    """The largest ratio of both sides of (51) for two alpha, with attention of this total."""
+    made = instance(SMALL, seed)
+    change = normal(SMALL.heads, SMALL.tokens, seed=seed + 2000)
+    if seed % 2:
+        change = change[:1].expand_as(change)  # all heads alike, where the bound is tighter
+    residuals = column_norms((total * made.softmaxes() * change[:, None]).sum(0))
+    return (residuals / (SMALL.heads**0.5 * change.norm(dim=0))).max().item()
+
+
 def lipschitz_ratios(seed: int, length: float) -> tuple[float, float]:
     """The largest ratios of both sides of (50) and (51) for two Q, with tokens of this norm.
 
@@ -125,7 +135,17 @@ def lipschitz_bounds(scale: Scale) -> Verdict:
                 WHY_ONE,
                 "tokens of norm 20 instead of 1",
             )
-            for index, equation in enumerate(("(50)", "(51)"))
+            for index, equation in enumerate(("(50)", "(51) where Q changes"))
+        ]
+        + [
+            Check(
+                "largest ratio of the two sides of (51) where alpha changes",
+                max(weight_ratio(seed, 1.0) for seed in range(draws)),
+                1.0,
+                max(weight_ratio(seed, float(SMALL.shown)) for seed in range(draws)),
+                WHY_ONE,
+                "attention weights that sum to N instead of 1",
+            )
         ],
         settings={
             "sizes": str(SMALL),
