@@ -5,10 +5,13 @@ import pytest
 from innerloop.papers import Outcome, select
 from tests.papers.contract import assert_measured, assert_typeset
 
-CORRECTED = {"lemma5", "lemma10", "eq17", "unit-tokens", "ybest", "rate-heads"}
+CORRECTED = {
+    *("lemma5", "lemma10", "eq17", "unit-tokens", "ybest", "rate-heads", "figure3", "figure4"),
+}
 HOLDING = {
     *("eq8", "lemma1", "lemma2", "lemma3", "lemma4", "lemma6", "lemma7", "lemma8", "lemma9"),
     *("eq26", "underfit", "proposition1", "theorem1", "theorem2", "one-head", "rate-tokens"),
+    *("figure2a", "theorem1-path"),
 }
 ENTRIES = select(["yang2024"])
 

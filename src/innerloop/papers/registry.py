@@ -152,7 +152,9 @@ def entries() -> dict[str, Entry]:
 def select(ids: Iterable[str]) -> list[Entry]:
     """The entries with these ids; a paper's key stands for all of its own, no id for everything."""
     known = entries()
-    wanted = list(ids) or list(PAPERS)
+    wanted = list(ids)
+    if not wanted:
+        return list(known.values())
     chosen: dict[str, Entry] = {}
     for id in wanted:
         matches = {key: e for key, e in known.items() if key == id or key.split("/")[0] == id}

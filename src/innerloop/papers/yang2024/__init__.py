@@ -6,8 +6,22 @@ from innerloop.papers.yang2024 import (
     encoder_figures,
     figures,
     heads,
+    heads_figure,
+    initialisation,
     ridge,
+    ridge_figure,
     softmax_heads,
 )
 
-__all__ = ["bounds", "convergence", "encoder_figures", "figures", "heads", "ridge", "softmax_heads"]
+__all__ = [
+    "bounds",
+    "convergence",
+    "encoder_figures",
+    "figures",
+    "heads",
+    "heads_figure",
+    "initialisation",
+    "ridge",
+    "ridge_figure",
+    "softmax_heads",
+]

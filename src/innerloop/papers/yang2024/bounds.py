@@ -6,24 +6,20 @@ All are inequalities; what is measured is the largest ratio of their two sides.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
-from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, Sizes, instance
+from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, Sizes, instance, normal
 from innerloop.tasks import DictionaryRegression
 from innerloop.training import DictionaryExact
 
 WHY_ONE = "the inequality itself: a ratio of its two sides"
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
 
 
 @claim(
@@ -84,11 +80,26 @@ def column_norms(columns: Tensor) -> Tensor:
     return columns.norm(dim=-2)
 
 
-def lipschitz_ratios(seed: int) -> tuple[float, float]:
-    """The largest ratios of both sides of (50) and (51) for a pair of settings (Q, w)."""
+def weight_ratio(seed: int, total: float) -> float:
+    """The largest ratio of both sides of (51) for two alpha, with attention of this total."""
     made = instance(SMALL, seed)
-    q, w = made.model.q.detach(), normal(SMALL.heads, SMALL.tokens, seed=seed).sign()
-    change = 10 ** (-3.0 + seed % 4) * normal(*q.shape, seed=seed + 1000)
+    change = normal(SMALL.heads, SMALL.tokens, seed=seed + 2000)
+    if seed % 2:
+        change = change[:1].expand_as(change)  # all heads alike, where the bound is tighter
+    residuals = column_norms((total * made.softmaxes() * change[:, None]).sum(0))
+    return (residuals / (SMALL.heads**0.5 * change.norm(dim=0))).max().item()
+
+
+def lipschitz_ratios(seed: int, length: float) -> tuple[float, float]:
+    """The largest ratios of both sides of (50) and (51) for two Q, with tokens of this norm.
+
+    Q is smaller for longer tokens, so that the softmaxes are not saturated.
+    """
+    made = instance(SMALL, seed)
+    task = replace(made.task, tokens=length * made.task.tokens)
+    made = Instance(task, made.model, DictionaryExact(task))
+    q, w = made.model.q.detach() / length**2, normal(SMALL.heads, SMALL.tokens, seed=seed).sign()
+    change = 10 ** (-3.0 + seed % 4) / length**2 * normal(*q.shape, seed=seed + 1000)
     if seed % 2:
         q, w, change = (t[:1].expand_as(t) for t in (q, w, change))
     s, moved_s = softmaxes(made, q), softmaxes(made, q + change)
@@ -111,21 +122,30 @@ def lipschitz_ratios(seed: int) -> tuple[float, float]:
 )
 def lipschitz_bounds(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=40, quick=400, paper=4000)
-    outputs, residuals = zip(*(lipschitz_ratios(seed) for seed in range(draws)), strict=True)
-    # With tokens of norm 20 the same logits come from Q/400, and the same changes from 1/400 of
-    # the distance.
-    control = "tokens of norm 20 instead of 1"
+    unit, long = (
+        [lipschitz_ratios(seed, length) for seed in range(draws)] for length in (1.0, 20.0)
+    )
     return Verdict(
         [
             Check(
                 f"largest ratio of the two sides of {equation}",
-                max(ratios),
+                max(ratios[index] for ratios in unit),
                 1.0,
-                20**2 * max(ratios),
+                max(ratios[index] for ratios in long),
                 WHY_ONE,
-                control,
+                "tokens of norm 20 instead of 1",
             )
-            for equation, ratios in (("(50)", outputs), ("(51)", residuals))
+            for index, equation in enumerate(("(50)", "(51) where Q changes"))
+        ]
+        + [
+            Check(
+                "largest ratio of the two sides of (51) where alpha changes",
+                max(weight_ratio(seed, 1.0) for seed in range(draws)),
+                1.0,
+                max(weight_ratio(seed, float(SMALL.shown)) for seed in range(draws)),
+                WHY_ONE,
+                "attention weights that sum to N instead of 1",
+            )
         ],
         settings={
             "sizes": str(SMALL),

@@ -10,18 +10,14 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.papers.common import ALGEBRA, DTYPE, SAMPLING, WHY_SAMPLING, generator
+from innerloop.papers.common import ALGEBRA, SAMPLING, WHY_SAMPLING, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
-from innerloop.papers.yang2024.settings import Instance, Sizes, instance
+from innerloop.papers.yang2024.settings import Instance, Sizes, instance, normal
 from innerloop.tasks import DictionaryRegression
 
 FEW = Sizes(4, 5, 4, 9, 0.05, 6)
 """Fewer shown tokens than features, as the paper has it in mind, and more heads than shown."""
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
 
 
 def expanded_risk(risk: theory.DictionaryRisk, matrix: Tensor) -> float:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import generator
-from innerloop.tasks import DictionaryRegression
+from innerloop.papers.common import DTYPE, generator
+from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import DictionaryExact, History, train, two_rates
 
 
@@ -42,6 +42,16 @@ TINY = (
     Sizes(3, 3, 3, 6, 0.5, 12),
 )
 """Where the rate of Theorem 1 is large enough to be seen: it falls quickly with N."""
+FULL = Sizes(100, 20, 30, 200, 0.01, 64)
+"""Section 4, Figures 2 and 4; tau is that of Figure 3."""
+RATE = 1e-2
+"""Of Adam, in the figures; with the printed 1e-4 training hardly begins, see Figure 2a."""
+OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
+"""N(1, 4 I), the second test set of section 4."""
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,10 @@ class Instance:
     def attention(self) -> Tensor:
         return self.model.attention(self.task.tokens, self.task.shown).detach()
 
+    def outputs(self) -> Tensor:
+        """B_k = Zbar C_k, whose columns are the heads (Eq. 13): [tokens, shown, heads]."""
+        return self.risk.root @ self.softmaxes().permute(2, 1, 0)
+
     def constants(self) -> theory.DescentConstants:
         return theory.DescentConstants.of(self.risk, self.softmaxes())
 
@@ -70,8 +84,8 @@ class Instance:
 
     def fit_weights(self) -> None:
         """w by least squares with Q as it is: the infimum, if the heads have full row rank."""
-        columns = (self.risk.root @ self.softmaxes().permute(2, 1, 0), self.risk.root)
-        solution = torch.linalg.pinv(columns[0]) @ (columns[1] @ self.risk.optimum).mT.unsqueeze(-1)
+        targets = (self.risk.root @ self.risk.optimum).mT  # [tokens, shown]
+        solution = torch.linalg.pinv(self.outputs()) @ targets.unsqueeze(-1)
         with torch.no_grad():
             self.model.w.copy_(solution.squeeze(-1).mT)
 
