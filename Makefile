@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Shapes in signatures are checked while the tests run. Left out: the two recursions of theory, whose
 # millions of tiny calls take no tensors.
-CHECKED := prompt tasks algorithms models training analysis theory.linear_attention theory.ray \
-	theory.ridge theory.softmax_descent
+CHECKED := prompt tasks algorithms models training analysis $(addprefix theory., linear_attention ray \
+	looped shifted_risk prediction_error random_covariance ridge softmax_descent)
 SHAPES := --jaxtyping-packages=$(subst $(space),,$(foreach m,$(CHECKED),innerloop.$(m),))beartype.beartype
 
 .PHONY: setup reproduce test test-slow check bench clean

@@ -4,7 +4,7 @@ A new task or learner has to be given an example below: the first tests fail unt
 """
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -20,11 +20,21 @@ from innerloop.algorithms import (
 )
 from innerloop.models import LinearAttention, LinearAttentionWeights
 from innerloop.prompt import Prompt
-from innerloop.tasks import DictionaryRegression, LinearRegression
+from innerloop.tasks import (
+    DictionaryRegression,
+    Exponential,
+    InContextQuery,
+    LinearRegression,
+    NonlinearLabels,
+    OrthogonalQuery,
+    OtherQuery,
+    RandomCovariance,
+)
 from tests.models.forms import FORMS, weights
 from tests.samples import DOUBLE, covariance, normal, random_prompt, seeded
 
 D = 3
+SKEW = LinearRegression(covariance(D, seed=1), 4, covariance(D, seed=2), noise_std=0.5)
 TASKS = {
     "LinearRegression": [
         LinearRegression.isotropic(D, 6),
@@ -37,6 +47,11 @@ TASKS = {
         DictionaryRegression.gaussian(D, 2, 9, 4, 0.1, generator=seeded()),
         DictionaryRegression.of(torch.tanh, normal(6, D).float(), 6, 0.0),
     ],
+    "NonlinearLabels": [NonlinearLabels(SKEW, torch.tanh)],
+    "OtherQuery": [OtherQuery(SKEW, covariance(D, seed=3))],
+    "OrthogonalQuery": [OrthogonalQuery(replace(SKEW, n=2))],
+    "InContextQuery": [InContextQuery(SKEW)],
+    "RandomCovariance": [RandomCovariance(SKEW, Exponential(D))],
 }
 ALGORITHMS = {
     "Zero": [Zero()],

@@ -72,6 +72,10 @@ def test_no_command_shows_help_with_examples(folder, capsys):
         (["train", "gd++:layers=3", "--objective", "exact"], "too large to expand"),
         (["evaluate", "nowhere"], "there is no checkpoint at nowhere"),
         (["evaluate", "{file}"], "is damaged or is not a checkpoint"),
+        (["lengths", "--eps", "0.1", "--noise-std", "1"], "eps must be finite and above noise_std^2 = 1"),  # noqa: E501
+        (["lengths", "--spectrum", "1,2"], "spectrum must be numbers separated by /, got '1,2'"),
+        (["lengths", "--spectrum", "1/-2"], "spectrum must be one or more positive finite numbers"),
+        (["lengths", "--train", "5", "--eps", "0.01"], "after training on 5 examples, got 0.01; train on"),  # noqa: E501
         (["bench", "speed"], "no benchmark is called 'speed'; known: linear"),
     ],
 )  # fmt: skip
@@ -82,6 +86,17 @@ def test_bad_input_gets_its_sentence_and_no_traceback(folder, capsys, arguments,
     output = said(capsys)
     assert sentence in output
     assert "Traceback" not in output
+
+
+def test_lengths_prints_the_shortest_prompts_and_the_stated_ones(folder, capsys):
+    arguments = ["--eps", "0.1", "--spectrum", "1.5/0.8/0.4", "--train", "40"]
+    assert main(["lengths", *arguments]) == 0
+    output = said(capsys)
+    assert "the given training length 40 116 0.099627" in output
+    assert "test prompts as long as training prompts 104 104" in output
+    assert "training prompts without end ∞ 108 0.1" in output
+    assert "sufficient by Corollary 4.3 47 216 0.0600154" in output
+    assert "predicting 0 has the error 2.7, the best linear predictor 0" in output
 
 
 def test_debug_shows_the_traceback(folder, capsys):
@@ -146,3 +161,23 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(folder):
     stopped, whole = load_file(checkpoint), load_file(folder / "whole" / "checkpoint.safetensors")
     assert stopped.keys() == whole.keys()
     assert all(stopped[name].equal(whole[name]) for name in whole)
+
+
+def test_evaluate_prints_a_table_of_shifts(folder, capsys):
+    main(["train", "gd:layers=1", "--objective", "exact", "--steps", "5", "--run", "r"])
+    assert main(["evaluate", "r", "--shifts", "--samples", "200", "--against", "one-step"]) == 0
+    output = said(capsys)
+    names = ("the model", "ols", "ridge", "zero", "one-step", "covariates × 2", "best step, exact")
+    assert all(name in output for name in names)
+
+
+def test_evaluate_loops_a_model_longer_than_it_was_trained(folder, capsys):
+    train = ["train", "looped:loops=2", "--task", "linear:d=2,n=10,prior=inverse"]
+    main([*train, "--objective", "exact", "--steps", "300", "--run", "r"])
+    assert main(["evaluate", "r", "--loops", "3", "--samples", "500"]) == 0
+    output = said(capsys)
+    assert "2 (trained)" in output
+    assert "spectral radius" in output
+    assert main(["evaluate", "r", "--against", "looped:loops=2", "--samples", "500"]) == 0
+    assert main(["evaluate", "r", "--loops", "0"]) == 2
+    assert "loops must be at least 1, got 0" in said(capsys)

@@ -4,6 +4,7 @@ from innerloop.models import (
     DenseWeights,
     GDPlusPlusWeights,
     GradientDescentWeights,
+    ShiftedGradientDescentWeights,
     SingleLayerWeights,
 )
 from tests.samples import normal
@@ -17,8 +18,16 @@ def weights(form, d=4, layers=3, scale=0.3, seed=0):
     first = scale * normal(layers, side, side, seed=seed)
     if form is GradientDescentWeights:
         return form(first)
+    if form is ShiftedGradientDescentWeights:
+        return form(first, scale * normal(layers, d, seed=seed + 100))
     return form(first, scale * normal(layers, side, side, seed=seed + 100))
 
 
-FORMS = [DenseWeights, GDPlusPlusWeights, GradientDescentWeights, SingleLayerWeights]
+FORMS = [
+    DenseWeights,
+    GDPlusPlusWeights,
+    GradientDescentWeights,
+    ShiftedGradientDescentWeights,
+    SingleLayerWeights,
+]
 SPARSE = [GDPlusPlusWeights, GradientDescentWeights]

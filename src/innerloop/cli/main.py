@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from innerloop.cli import commands
+from innerloop.cli.lengths import lengths
 from innerloop.runs import OutputError
 
 DESCRIPTION = """A laboratory for in-context learning.
@@ -19,6 +20,9 @@ Examples:
   innerloop reproduce ahn2023/theorem1      one claim
   innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
   innerloop evaluate runs/my-run --against ols ridge:penalty=0.1 gd:steps=3
+  innerloop evaluate runs/my-run --shifts   the loss under distribution shifts
+  innerloop evaluate runs/my-run --loops 20 a looped model, looped longer
+  innerloop lengths --eps 0.1 --spectrum 1.5/0.8/0.4 --noise-std 0.2
 
 --debug, anywhere, shows the traceback of an error.
 """
@@ -37,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "reproduce": commands.reproduce,
                 "train": commands.train,
                 "evaluate": commands.evaluate,
+                "lengths": lengths,
                 "bench": commands.bench,
             },
             prog="innerloop",

@@ -20,6 +20,7 @@ from innerloop.models import (
     GDPlusPlusWeights,
     GradientDescentWeights,
     LinearAttention,
+    ShiftedGradientDescentWeights,
     SingleLayerWeights,
 )
 from innerloop.tasks import LinearRegression
@@ -54,6 +55,14 @@ def gd(
     )
 
 
+def looped(
+    d: int, generator: torch.Generator, *, loops: int = 5, std: float = 0.05
+) -> LinearAttention:
+    """one layer applied `loops` times, with the shift u (Gatmiry 2024, section 3.5)"""
+    weights = ShiftedGradientDescentWeights.gaussian(d, 1, std, generator=generator)
+    return LinearAttention(weights, loops)
+
+
 def gd_plus_plus(
     d: int, generator: torch.Generator, *, layers: int = 2, loops: int = 1, std: float = 0.05
 ) -> LinearAttention:
@@ -75,6 +84,7 @@ def single_layer(d: int, generator: torch.Generator, *, std: float = 0.3) -> Lin
 
 MODELS: dict[str, Callable[..., LinearAttention]] = {
     "gd": gd,
+    "looped": looped,
     "gd++": gd_plus_plus,
     "dense": dense,
     "single-layer": single_layer,
@@ -123,6 +133,12 @@ def ray(task: LinearRegression, *, steps: int = 3) -> Learner:
     return GradientDescent([step * inverse for step in best])
 
 
+def looped_step(task: LinearRegression, *, loops: int = 5) -> Learner:
+    """the best single step for prior=inverse, looped (Gatmiry 2024, Theorem 3.2, exactly)"""
+    best = theory.looped_optimum(loops, task.n, task.d).steps[0]
+    return GradientDescent([best * task.covariance.inverse()] * loops)
+
+
 ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "zero": zero,
     "ols": ols,
@@ -131,6 +147,7 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "newton": newton,
     "one-step": one_step,
     "ray": ray,
+    "looped": looped_step,
 }
 
 
@@ -169,10 +186,17 @@ def _convert(what: str, value: str, annotation: Any) -> Any:
             raise ValueError(f"{what} must be one of {', '.join(kinds)}, got {value!r}")
         return value
     kind = kinds[0]
+    if get_origin(kind) is list:
+        return numbers(what, value)
     try:
-        if get_origin(kind) is list:
-            return [float(v) for v in value.split("/")]
         return kind(value)
     except ValueError as error:
-        name = "numbers separated by /" if get_origin(kind) is list else kind.__name__
-        raise ValueError(f"{what} must be {name}, got {value!r}") from error
+        raise ValueError(f"{what} must be {kind.__name__}, got {value!r}") from error
+
+
+def numbers(what: str, text: str) -> list[float]:
+    """Numbers separated by slashes, such as 1.5/0.8/0.4."""
+    try:
+        return [float(v) for v in text.split("/")]
+    except ValueError as error:
+        raise ValueError(f"{what} must be numbers separated by /, got {text!r}") from error

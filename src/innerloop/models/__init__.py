@@ -10,6 +10,7 @@ from innerloop.models.weights import (
     GDPlusPlusWeights,
     GradientDescentWeights,
     LinearAttentionWeights,
+    ShiftedGradientDescentWeights,
     SingleLayerWeights,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "GradientDescentWeights",
     "LinearAttention",
     "LinearAttentionWeights",
+    "ShiftedGradientDescentWeights",
     "SingleLayerWeights",
     "associative_forward",
     "attention_matrix_forward",

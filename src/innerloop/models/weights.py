@@ -218,6 +218,52 @@ class GradientDescentWeights(LinearAttentionWeights):
         return (identity - product(k, s)).permute(2, 0, 1), k.permute(2, 0, 1)
 
 
+class ShiftedGradientDescentWeights(GradientDescentWeights):
+    """P_l = [[0, 0], [u_l^T, 1]],  Q_l = [[A_l^T, 0], [0, 0]]   (Gatmiry 2024, section 3.5).
+
+    Layer l is a step on labels that are shifted by a linear function: on y_i + <u_l, x_i>, so
+    w <- w + A_l (m + S u_l - S w).
+    """
+
+    def __init__(
+        self, preconditioners: Float[Tensor, "layers d d"], shifts: Float[Tensor, "layers d"]
+    ) -> None:
+        super().__init__(preconditioners)
+        if shifts.shape != preconditioners.shape[:-1]:
+            raise ValueError(
+                f"shifts must have shape {list(preconditioners.shape[:-1])}, one vector for each "
+                f"layer, got {list(shifts.shape)}"
+            )
+        self.shifts = nn.Parameter(shifts)
+
+    @classmethod
+    def gaussian(
+        cls, d: int, layers: int, std: float, *, generator: torch.Generator
+    ) -> ShiftedGradientDescentWeights:
+        """Independent N(0, std^2) entries."""
+        return cls(
+            _gaussian((layers, d, d), std, generator), _gaussian((layers, d), std, generator)
+        )
+
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        p, q = super().matrices()
+        return p + nn.functional.pad(self.shifts.unsqueeze(1), (0, 1, self.d, 0)), q
+
+    def answer(self, gram: Tensor, queries: Tensor, loops: int) -> Tensor:
+        learned = super().answer(gram, queries, loops)
+        return learned + (queries * self.offset(gram[:, :-1, :-1], loops).unsqueeze(1)).sum(-1)
+
+    def offset(self, s: Float[Tensor, "batch d d"], loops: int) -> Float[Tensor, "batch d"]:
+        """What the shifts add to the learned w, whatever the labels: k <- k + A_l S (u_l - k)."""
+        s = batch_last(s)
+        offset = torch.zeros_like(s[:1])  # a row, [1, d, batch]
+        for step in range(self.layers * loops):
+            a, u = (t[step % self.layers] for t in (self.preconditioners, self.shifts))
+            gradient = product(u[None, :, None] - offset, s)
+            offset = offset + torch.einsum("ij,ljb->lib", a, gradient)
+        return offset[0].mT
+
+
 class SingleLayerWeights(LinearAttentionWeights):
     """One layer: P has only its last row b^T, Q only its first d columns A (Ahn 2023, Eq. 7).
 

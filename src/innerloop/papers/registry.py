@@ -55,7 +55,7 @@ YANG2024 = Paper(
     2024,
     "2408.10147",
 )
-PAPERS = {paper.key: paper for paper in (AHN2023, YANG2024)}
+PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024, YANG2024)}
 
 
 @dataclass(frozen=True)

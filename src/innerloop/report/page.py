@@ -85,7 +85,7 @@ def write_report(
         .render(
             sections=sections,
             figures=figures,
-            corrections=[result for result in _in_order(sections) if needs_correction(result)],
+            corrections=_corrections(sections),
             counts=Counter(result.outcome for result in results),
             meanings=MEANINGS,
             scales=" and ".join(dict.fromkeys(str(result.scale) for result in results)),
@@ -123,8 +123,10 @@ def _sections(results: Sequence[Result]) -> list[Section]:
     return sections
 
 
-def _in_order(sections: Sequence[Section]) -> list[Result]:
-    return [result for section in sections for result in section.results]
+def _corrections(sections: Sequence[Section]) -> dict[Paper, list[Result]]:
+    """What each paper has that is off, without the papers of which nothing is."""
+    every = {s.paper: [r for r in s.results if needs_correction(r)] for s in sections}
+    return {paper: results for paper, results in every.items() if results}
 
 
 def _check_formulas(results: Sequence[Result]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -100,16 +100,32 @@ class LinearRegression:
             return normal
         return normal @ torch.linalg.cholesky(self.weight_covariance).mT
 
-    def sample(self, batch: int, *, generator: torch.Generator) -> Prompt:
+    def sample_covariates(
+        self, batch: int, count: int, *, generator: torch.Generator
+    ) -> Float[Tensor, "batch count d"]:
         root = torch.linalg.cholesky(self.covariance)
-        normal = partial(self._normal, generator)
-        w = self.sample_weights(batch, generator=generator)  # [batch, d]
-        x = normal(batch, self.n + 1, self.d) @ root.mT  # [batch, n + 1, d]
-        y = (x @ w.unsqueeze(-1)).squeeze(-1)  # [batch, n + 1]
-        examples = y[:, :-1]
+        return self._normal(generator, batch, count, self.d) @ root.mT
+
+    def sample(self, batch: int, *, generator: torch.Generator) -> Prompt:
+        w = self.sample_weights(batch, generator=generator)
+        x = self.sample_covariates(batch, self.n + 1, generator=generator)
+        return self.prompt(w, x[:, :-1], x[:, -1], generator=generator)
+
+    def prompt(
+        self,
+        w: Float[Tensor, "batch d"],
+        x: Float[Tensor, "batch n d"],
+        x_query: Float[Tensor, "batch d"],
+        response: Callable[[Tensor], Tensor] = lambda s: s,
+        *,
+        generator: torch.Generator,
+    ) -> Prompt:
+        """These covariates with the labels response(<w, x>), noise added to the examples' only."""
+        examples = response((x @ w.unsqueeze(-1)).squeeze(-1))
         if self.noise_std > 0:
-            examples = examples + self.noise_std * normal(batch, self.n)
-        return Prompt(x[:, :-1], examples, x_query=x[:, -1], y_query=y[:, -1])
+            noise = self._normal(generator, *examples.shape)
+            examples = examples + self.noise_std * noise
+        return Prompt(x, examples, x_query=x_query, y_query=response((x_query * w).sum(-1)))
 
     def _normal(self, generator: torch.Generator, *shape: int) -> Tensor:
         like = self.covariance

@@ -1,6 +1,15 @@
 """Theory: closed forms and exact expectations, as pure functions in float64."""
 
-from innerloop.theory.descent import descend
+from innerloop.theory.covariance_moments import (
+    moment_eigenvalues,
+    residual_eigenvalues,
+)
+from innerloop.theory.descent import (
+    descend,
+)
+from innerloop.theory.largest_eigenvalue import (
+    largest_eigenvalue_exceeds,
+)
 from innerloop.theory.linear_attention import (
     layered_risk,
     layered_risk_polynomial,
@@ -8,9 +17,41 @@ from innerloop.theory.linear_attention import (
     sandwich_moment,
     single_layer_risk,
 )
+from innerloop.theory.long_prompts import (
+    centred_moment,
+    long_prompt_risk,
+    long_prompt_slope,
+    optimal_gap,
+    residual_moment,
+)
+from innerloop.theory.looped import (
+    SampledOptimum,
+    context_losses,
+    expanding_probability,
+    gap_constant,
+    loop_risks,
+    looped_optimum,
+    lower_bound,
+    sample_eigenvalues,
+    sampled_looped_optimum,
+    tied_risk,
+)
+from innerloop.theory.prediction_error import (
+    ErrorParts,
+    JointMoments,
+    SampledMoments,
+    error_parts,
+    gaussian_pairs,
+    mean_error_parts,
+    prediction_error,
+)
+from innerloop.theory.random_covariance import (
+    VarianceMoments,
+    random_covariance_risk,
+    random_covariance_steps,
+)
 from innerloop.theory.ray import (
     RayOptimum,
-    looped_optimum,
     ray_error,
     ray_risk,
     ray_spectrum,
@@ -23,6 +64,15 @@ from innerloop.theory.ridge import (
     ridge_coefficients,
     ridge_matrix,
 )
+from innerloop.theory.sample_complexity import (
+    Lengths,
+    SampleComplexity,
+)
+from innerloop.theory.shifted_risk import (
+    in_context_query_risk,
+    one_step_risk,
+    response_risk,
+)
 from innerloop.theory.softmax_descent import DescentConstants, iterations, smallest_eigenvalue
 from innerloop.theory.wishart import (
     Quadrature,
@@ -32,37 +82,78 @@ from innerloop.theory.wishart import (
     sample_wishart,
     trace_moment,
 )
-from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynomial, expected_trace
+from innerloop.theory.wishart_nodes import (
+    wishart_nodes,
+)
+from innerloop.theory.words import (
+    MatrixPolynomial,
+    TooLargeError,
+    TracePolynomial,
+    expected_trace,
+)
 
 __all__ = [
     "DescentConstants",
     "DictionaryRisk",
+    "ErrorParts",
+    "JointMoments",
+    "Lengths",
     "MatrixPolynomial",
     "Quadrature",
     "RayOptimum",
+    "SampleComplexity",
+    "SampledMoments",
+    "SampledOptimum",
     "TooLargeError",
     "TracePolynomial",
+    "VarianceMoments",
+    "centred_moment",
+    "context_losses",
     "descend",
+    "error_parts",
+    "expanding_probability",
     "expected_power_sums",
     "expected_trace",
+    "gap_constant",
+    "gaussian_pairs",
+    "in_context_query_risk",
     "iterations",
+    "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
+    "long_prompt_risk",
+    "long_prompt_slope",
+    "loop_risks",
     "looped_optimum",
+    "lower_bound",
+    "mean_error_parts",
     "mean_spectrum",
+    "moment_eigenvalues",
     "one_head_floor",
     "one_step_preconditioner",
+    "one_step_risk",
+    "optimal_gap",
+    "prediction_error",
+    "random_covariance_risk",
+    "random_covariance_steps",
     "ray_error",
     "ray_risk",
     "ray_spectrum",
     "recurrence",
+    "residual_eigenvalues",
+    "residual_moment",
+    "response_risk",
     "ridge_coefficients",
     "ridge_matrix",
+    "sample_eigenvalues",
     "sample_wishart",
+    "sampled_looped_optimum",
     "sandwich_moment",
     "single_layer_risk",
     "smallest_eigenvalue",
+    "tied_risk",
     "trace_moment",
     "transformed_optimum",
     "untied_optimum",
+    "wishart_nodes",
 ]

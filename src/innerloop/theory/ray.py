@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import brentq
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -81,24 +80,6 @@ def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
     roots = recurrence(n, d, layers, weighted=True).gauss().nodes
     risk = recurrence(n, d, layers + 1).least_square_at_zero(layers)
     return RayOptimum((1 / roots).sort().values, float(risk))
-
-
-def looped_optimum(loops: int, n: int, d: int) -> RayOptimum:
-    """The best single step, taken `loops` times (Gatmiry 2024).
-
-    sum_i w_i (1 - a x_i)^{2L} is convex in a, and its derivative changes sign between 0 and 1 / min
-    x_i, where no factor is positive any more.
-    """
-    spectrum = ray_spectrum(loops, n, d)
-    nodes, weights = spectrum.nodes.numpy(), spectrum.weights.numpy()
-
-    def slope(a: float) -> float:
-        return -float((weights * nodes * (1 - a * nodes) ** (2 * loops - 1)).sum())
-
-    positive = nodes[nodes > 1e-9 * nodes[-1]]  # with n < d the spectrum has an atom at 0
-    step = brentq(slope, 0.0, 1 / positive[0], xtol=1e-15, rtol=1e-14)
-    steps = torch.full((loops,), step, dtype=torch.float64)
-    return RayOptimum(steps, ray_risk(steps, n, d).item())
 
 
 def transformed_optimum(

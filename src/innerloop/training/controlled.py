@@ -9,7 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop import theory
-from innerloop.models import GDPlusPlusWeights, GradientDescentWeights, LinearAttention
+from innerloop.models import (
+    GDPlusPlusWeights,
+    GradientDescentWeights,
+    LinearAttention,
+    ShiftedGradientDescentWeights,
+)
 from innerloop.tasks import LinearRegression
 from innerloop.training.objectives import white_error
 
@@ -75,15 +80,17 @@ class ControlledWishart:
     def loss(self, model: LinearAttention, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
         s, eigenvalues = batch
         sampled = self.residuals(model, s).square().sum((-2, -1)).mean()
+        sampled = sampled + self._offset_power(model, s)
         if not self.control:
             return sampled
-        steps, transforms = self.ray(model)
-        on_sample = theory.ray_error(steps, eigenvalues, transforms).square().sum(-1).mean()
-        return sampled - on_sample + self.ray_risk(model)
+        on_ray = self._ray_losses(model, eigenvalues).sum(-1).mean()
+        return sampled - on_ray + self.ray_risk(model)
 
     def ray(self, model: LinearAttention) -> tuple[Tensor, Tensor | None]:
         """The steps a_l and transforms b_l of the model's projection on the ray."""
         weights = _sparse(model)
+        if isinstance(weights, ShiftedGradientDescentWeights) and weights.layers > 1:
+            raise ValueError(f"shifts are known for one layer, looped; got {weights.layers} layers")
         steps = torch.einsum("lij,ji->l", weights.preconditioners, self.task.covariance)
         steps = (steps / self.task.d).repeat(model.loops)
         if isinstance(weights, GradientDescentWeights):
@@ -94,7 +101,33 @@ class ControlledWishart:
     def ray_risk(self, model: LinearAttention) -> Float[Tensor, ""]:
         """The exact loss of the projection."""
         steps, transforms = self.ray(model)
-        return theory.ray_risk(steps, self.task.n, self.task.d, transforms)
+        spectrum = theory.ray_spectrum(
+            len(steps), self.task.n, self.task.d, transformed=transforms is not None
+        )
+        return spectrum(self._ray_losses(model, spectrum.nodes))
+
+    def _ray_losses(
+        self, model: LinearAttention, eigenvalues: Float[Tensor, "*draws nodes"]
+    ) -> Float[Tensor, "*draws nodes"]:
+        """What every eigenvalue contributes to the loss of the projection."""
+        steps, transforms = self.ray(model)
+        error = theory.ray_error(steps, eigenvalues, transforms)
+        losses = error.square()
+        if isinstance(model.weights, ShiftedGradientDescentWeights):
+            # On the ray the offset is (1 - error) u along each eigenvector, and with the cyclic
+            # shifts every eigenvalue meets every direction: |u|^2 counts 1/d for each.
+            power = self._white(model.weights.shifts[0]).square().sum() / self.task.d
+            losses = losses + power * (1 - error).square()
+        return losses
+
+    def _offset_power(self, model: LinearAttention, s: Float[Tensor, "samples d d"]) -> Tensor:
+        """E |offset|^2 in the white coordinates: what shifts add to the loss."""
+        if not isinstance(model.weights, ShiftedGradientDescentWeights):
+            return s.new_zeros(())
+        return self._white(model.weights.offset(s, model.loops)).square().sum(-1).mean()
+
+    def _white(self, vectors: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        return vectors @ torch.linalg.cholesky(self.task.covariance)
 
 
 def _sparse(model: nn.Module) -> GradientDescentWeights | GDPlusPlusWeights:

@@ -22,6 +22,7 @@ from innerloop.models import (
     GDPlusPlusWeights,
     GradientDescentWeights,
     LinearAttention,
+    ShiftedGradientDescentWeights,
     SingleLayerWeights,
 )
 from innerloop.prompt import Prompt
@@ -100,6 +101,9 @@ class Wishart:
         s = gram[:, :d, :d]
         j, k = model.weights.operators(s, model.loops)
         risk = white_error(j, self.task).square().sum((-2, -1))
+        if isinstance(model.weights, ShiftedGradientDescentWeights):
+            offset = model.weights.offset(s, model.loops)  # uncorrelated with w, which is symmetric
+            risk = risk + ((offset @ sigma) * offset).sum(-1)
         if self.task.noise_std > 0:
             noise = (torch.einsum("ij,bjk->bik", sigma, k) * (k @ s)).sum((-2, -1))
             risk = risk + self.task.noise_std**2 / self.task.n * noise
@@ -121,6 +125,8 @@ class Exact:
         if isinstance(weights, SingleLayerWeights) and model.loops == 1:
             return theory.single_layer_risk(weights.b, weights.a, *setting, masked=model.masked)
         _require_masked(model)
+        if isinstance(weights, ShiftedGradientDescentWeights):
+            return self._shifted_loss(weights, model.loops)
         if isinstance(weights, GradientDescentWeights):
             return theory.layered_risk(weights.preconditioners, *setting, loops=model.loops)
         if isinstance(weights, GDPlusPlusWeights):
@@ -130,6 +136,24 @@ class Exact:
         raise ValueError(
             f"the exact objective knows no closed form for {type(weights).__name__}; "
             "use the wishart or the prompts objective"
+        )
+
+    def _shifted_loss(
+        self, weights: ShiftedGradientDescentWeights, loops: int
+    ) -> Float[Tensor, ""]:
+        task = self.task
+        if weights.layers > 1 or task.noise_std > 0:
+            raise ValueError(
+                "the exact objective knows shifted weights of one layer without label noise, got "
+                f"layers = {weights.layers}, noise_std = {task.noise_std}; use the wishart one"
+            )
+        return theory.tied_risk(
+            weights.preconditioners[0],
+            task.covariance,
+            task.n,
+            task.prior,
+            loops=loops,
+            shift=weights.shifts[0],
         )
 
 

@@ -1,0 +1,33 @@
+"""Every theorem and lemma of Gatmiry et al. (2024), measured at the smallest scale."""
+
+import pytest
+
+from innerloop.papers import Claim, Outcome, select
+from tests.papers.contract import assert_measured, assert_typeset
+
+CORRECTED = {
+    *("theoremA.1", "lemmaA.3", "corollaryA.4", "lemma4.1", "lemma4.2", "lemmaA.5"),
+    *("lemma4.3", "lemmaA.7", "convexity", "theorem3.2-rate", "theorem3.4", "lemmaA.10"),
+    *("theoremA.11", "theorem3.3", "theoremA.12", "theorem4.5", "theoremA.13", "equation26"),
+    "asymmetric",
+}
+HOLDING = {
+    *("proposition3.1", "lemmaA.2", "lemmaA.6", "global-min", "theorem3.2", "theoremA.8"),
+    *("theorem4.4", "lemmaA.9"),
+}
+CLAIMS = [entry for entry in select(["gatmiry2024"]) if isinstance(entry, Claim)]
+
+
+def test_every_statement_of_the_paper_is_registered():
+    assert {claim.id.removeprefix("gatmiry2024/") for claim in CLAIMS} == CORRECTED | HOLDING
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(claim, tmp_path):
+    name = claim.id.removeprefix("gatmiry2024/")
+    assert_measured(claim, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_formulas_can_be_typeset(claim):
+    assert_typeset(claim)
