@@ -100,7 +100,7 @@ def draw_figure2a(tables: Mapping[str, Table]) -> Picture:
         plot_runs(axes, table, name, "in domain", RED, "inference, in domain")
         plot_runs(axes, table, name, "loss", BLUE, "training loss")
         axes.axhline(infimum, color="black", linewidth=0.8, linestyle=":", label=r"infimum $L^*$")
-        axes.set(title=name, xlabel="steps of Adam", yscale="log", ylim=(1e-4, 200))
+        axes.set(title=name, xlabel="steps of Adam", yscale="log", ylim=(5e-5, 200))
     picture.axes[0].set_ylabel("loss")
     picture.axes[0].legend()
     return picture
@@ -114,7 +114,7 @@ def draw_figure2a(tables: Mapping[str, Table]) -> Picture:
     draw=draw_figure2a,
 )
 def figure2a(scale: Scale) -> FigureData:
-    sizes, steps = scale.pick(smoke=(THIRD, 400), quick=(FULL, 600), paper=(FULL, 2000))
+    sizes, steps = scale.pick(smoke=(THIRD, 400), quick=(FULL, 600), paper=(FULL, 600))
     runs = {
         name: trained(instance(sizes, 0, unit=name == UNIT), steps, RATE, every=10)
         for name in (UNIT, GAUSSIAN)
