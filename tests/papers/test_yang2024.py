@@ -11,7 +11,7 @@ CORRECTED = {
 HOLDING = {
     *("eq8", "lemma1", "lemma2", "lemma3", "lemma4", "lemma6", "lemma7", "lemma8", "lemma9"),
     *("eq26", "underfit", "proposition1", "theorem1", "theorem2", "one-head", "rate-tokens"),
-    *("figure2a", "theorem1-path"),
+    *("figure2a", "figure2b", "figure5", "theorem1-path"),
 }
 ENTRIES = select(["yang2024"])
 
