@@ -1,0 +1,31 @@
+"""Every claim and figure of Yang et al. (2024), measured at the smallest scale."""
+
+import pytest
+
+from innerloop.papers import Outcome, select
+from tests.papers.contract import assert_measured, assert_typeset
+
+CORRECTED = {
+    *("lemma5", "lemma10", "eq17", "unit-tokens", "ybest", "rate-heads", "figure3", "figure4"),
+}
+HOLDING = {
+    *("eq8", "lemma1", "lemma2", "lemma3", "lemma4", "lemma6", "lemma7", "lemma8", "lemma9"),
+    *("eq26", "underfit", "proposition1", "theorem1", "theorem2", "one-head", "rate-tokens"),
+    *("figure2a", "figure2b", "figure5", "theorem1-path"),
+}
+ENTRIES = select(["yang2024"])
+
+
+def test_every_statement_of_the_paper_is_registered():
+    assert {entry.id.removeprefix("yang2024/") for entry in ENTRIES} == CORRECTED | HOLDING
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
+    name = entry.id.removeprefix("yang2024/")
+    assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_formulas_can_be_typeset(entry):
+    assert_typeset(entry)
