@@ -283,8 +283,9 @@ def figure5(scale: Scale) -> FigureData:
             "steps within equal time": ", ".join(f"{done[h]:.0f}" for h in chosen.heads),
             "inference losses in domain at equal time": ", ".join(f"{v:.3f}" for v in at_time),
             "at equal steps": ", ".join(f"{v:.3f}" for v in at_steps),
-            "not judged": "how much longer a step with more heads takes, and which H is best within "
-            "the time: both depend on the machine, and one seed of the weights was trained. The paper adds that the curves of large H descend "
+            "not judged": "how much longer a step with more heads takes, and which H is best "
+            "within the time: both depend on the machine, and one seed of the weights was "
+            "trained. The paper adds that the curves of large H descend "
             f"more slowly per iteration; here, at equal steps, the loss of H = {most} is "
             f"{at_steps[-1] / at_steps[0]:.2f} times that of H = {fewest}",
             "printed setting": 'K = 200 and "the same as in Figure 3", which has no transformer: '
