@@ -16,7 +16,7 @@ from innerloop.papers.gatmiry2024.longer_loops import (
     shifted_task,
 )
 from innerloop.papers.gatmiry2024.training import (
-    free_preconditioner,
+    exactly_trained,
     gradient_flow,
     looped_transformer,
     skew_curvature,
@@ -66,7 +66,7 @@ def test_training_ends_on_the_best_step_also_with_fewer_examples_than_dimensions
 
 
 def test_a_free_matrix_that_beats_the_best_multiple_of_the_identity_does_so_on_fresh_prompts():
-    run = free_preconditioner(10, 100, 3, seed=1)
+    run = exactly_trained(10, 100, 3, seed=1)
     skew = (run.preconditioner - run.preconditioner.mT) / 2
     assert torch.linalg.matrix_norm(skew) > 0.1
     estimate = estimate_risk(run.model, run.task, samples=60_000, generator=generator(7))

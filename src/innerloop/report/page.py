@@ -16,6 +16,7 @@ from innerloop.papers.verdict import Outcome
 from innerloop.report import number_format
 from innerloop.report.mathml import FormulaError, to_mathml
 from innerloop.report.plot_style import drawn
+from innerloop.report.prose import prose
 from innerloop.report.provenance import provenance
 from innerloop.runs import writable_folder, write_atomic
 
@@ -176,6 +177,7 @@ def _environment() -> Environment:
         "number_beside": number_format.number_beside,
         "duration": number_format.duration,
         "setting": number_format.setting,
+        "prose": prose,
         "slug": lambda outcome: str(outcome).rpartition(" ")[2],
     }
     environment.tests["needing_correction"] = needs_correction

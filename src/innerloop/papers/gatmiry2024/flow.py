@@ -34,11 +34,16 @@ def printed_time(xi: float, loops: int) -> float:
 
 
 def sufficient_time(xi: float, loops: int, d: int) -> float:
-    """From any start: gradient dominance with `gradient_dominance.constant` gives
+    """From any symmetric start: gradient dominance with `gradient_dominance.constant` gives
 
     d/dt L^{-(L-1)/L} >= 4 L (L-1) d^{-(L-1)/L}.
     """
     return (d / xi) ** ((loops - 1) / loops) / (4 * loops * (loops - 1))
+
+
+def sufficient_dimension(loops: int) -> int:
+    """The largest d for which the printed time is at least `sufficient_time`, whatever xi is."""
+    return math.floor((printed_time(1.0, loops) * 4 * loops * (loops - 1)) ** (loops / (loops - 1)))
 
 
 def shortest_prompt(xi: float, loops: int, d: int) -> int:
@@ -141,10 +146,10 @@ def converged_in_time(scale: Scale) -> tuple[Check, list[Check], Correction, dic
             "(16L/(L-1))^(L/(L-1)) (t + c)^(-L/(L-1)), which takes the time (16L/(L-1)) "
             "xi^(-(L-1)/L) to reach xi, without the printed exponent (L-1)/(2L-1); the sign in "
             "(29) is missing too. Both put right, the time is as given, for an infinite prompt "
-            "from every start. From A = 0 little less will do: there the loss is "
+            "from every symmetric start. From A = 0 little less will do: there the loss is "
             "d (1 + 4L(L-1)t)^(-L/(L-1)). For L = 2 and xi = 1e-6 the loss at "
             f"the printed time is {printed[100]:.2f} xi for d = 100 and {printed[1000]:.2f} xi "
-            "for d = 1000; the printed time suffices up to d = 645.",
+            f"for d = 1000; the printed time suffices up to d = {sufficient_dimension(loops)}.",
         ),
         {
             "xi": f"{xi:g}",

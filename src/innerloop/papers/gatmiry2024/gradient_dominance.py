@@ -166,9 +166,11 @@ def dominance_verdict(scale: Scale, threshold_base: int, note: str) -> Verdict:
             r"\|\nabla L\|^2 \ge \tfrac{1}{16} L^{(2L-1)/L}",
             r"\begin{aligned} & \|\nabla L\|^2 \ge "
             + CONSTANT
-            + r"\, L^{\frac{2L-1}{L}} \\ & (n \to \infty) \end{aligned}",
-            "The constant cannot be free of the dimension. For an infinite prompt the loss is "
-            "sum s_i^(2L) and the squared gradient 4 L^2 sum s_i^(4L-2), s_i = 1 - lambda_i; if "
+            + r"\, L^{\frac{2L-1}{L}} \\ & (n \to \infty,\; A = A^\top) \end{aligned}",
+            "The constant cannot be free of the dimension. For an infinite prompt and a "
+            "symmetric A the "
+            "loss is sum s_i^(2L) and the squared gradient 4 L^2 sum s_i^(4L-2), s_i = 1 - "
+            "lambda_i; if "
             "all s_i are equal, their ratio is 4 L^2 d^(-(L-1)/L) times the stated power of the "
             "loss, and by the inequality of power means it is nowhere less. That is below 1/16 "
             "for d > (64 L^2)^(L/(L-1)): "
@@ -270,7 +272,7 @@ def dominance_lemma(scale: Scale) -> Verdict:
             r"\|\nabla L\|^2 \ge \tfrac{1}{4} \epsilon^{4L-2}",
             r"\begin{aligned} & \|\nabla L\|^2 \ge "
             + CONSTANT
-            + r"\, \epsilon^{4L-2} \\ & (n \to \infty) \end{aligned}",
+            + r"\, \epsilon^{4L-2} \\ & (n \to \infty,\; A = A^\top) \end{aligned}",
             "The last lines of the proof find a factor d^(-(L-1)/(2L-1)) by Hoelder's inequality "
             "(its exponent should be (L-1)/L) and then leave it out of the result; the factor "
             "4 L^2 of the gradient is missing from the start. So the lemma is false for "

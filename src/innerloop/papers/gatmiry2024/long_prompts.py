@@ -106,6 +106,8 @@ def optimal_solution(scale: Scale, fraction_of_radius: float, distance: str) -> 
             ),
         ],
         settings={
+            "A": "the best symmetric one, which is a*/Sigma*; over all A see "
+            "gatmiry2024/asymmetric",
             "shortest prompts": "; ".join(map(str, shortest)),
             "loss bound / loss": ", ".join(f"{1 / v:.2g}" for v in losses),
             "distance bound / distance there": ", ".join(f"{v:.2g}" for v in slack),
@@ -200,12 +202,15 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
             ),
         ],
         correction=Correction(
-            r"1 - a^* \text{ of order } n^{-1/(4L)}",
-            r"\begin{aligned} & 1 - a^* = \frac{\kappa_L}{n} + O(n^{-2}), \\ & \kappa_1 = d + 1, \\"
+            r"\|A^{opt} \Sigma^* - I\| \text{ of order } n^{-1/(4L)}",
+            r"\begin{aligned} & A = A^\top:\; A^{opt} = a^* \Sigma^{*-1}, \\ & 1 - a^* = "
+            r"\frac{\kappa_L}{n} + O(n^{-2}), \\ & \kappa_1 = d + 1, \\"
             r" & \kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
             r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}} \end{aligned}",
-            "The optimum is a*/Sigma* with 1 - a* = kappa_L/n: of order 1/n for every L, and not n "
-            "to the power -1/(4L). To leading order the derivative E tr x (1 - a x)^(2L-1) "
+            "Among symmetric A the optimum is a*/Sigma* with 1 - a* = kappa_L/n: of order 1/n for "
+            "every L, and not n to the power -1/(4L). (Over all A it is at a distance of order "
+            "1/sqrt(n) for L >= 2, see gatmiry2024/asymmetric: not that power either.) To "
+            "leading order the derivative E tr x (1 - a x)^(2L-1) "
             "vanishes at x = I + Y = W/n, a = 1 - kappa/n, when kappa is as given. For one loop "
             "the paper's own comparison, Ahn et al., has a* = n/(n + d + 1), a distance of "
             "(d+1)/n. d = 5: kappa = "

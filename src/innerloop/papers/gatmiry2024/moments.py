@@ -80,6 +80,11 @@ def delta_alone(setting: Setting, k: int) -> float:
     return accuracy(setting.loops, setting.n, setting.d)
 
 
+def delta_of_k(setting: Setting, k: int) -> float:
+    """4 k d / sqrt n, the excess in the proofs, which Lemma A.7 calls delta^k."""
+    return 4 * k * setting.d / math.sqrt(setting.n)
+
+
 def worst_use(
     use: Callable[[Setting, int, float], float],
     allowed: Callable[[Setting, int], float],
@@ -156,11 +161,14 @@ SHORTER = Setting(flat(1, 1), 1, 2)
 
 
 def moment_bound(
-    scale: Scale, allowed: Callable[[Setting, int], float], correction: Correction
+    scale: Scale,
+    allowed: Callable[[Setting, int], float],
+    correction: Correction,
+    corrected: Callable[[Setting, int], float],
 ) -> Verdict:
-    """Lemma 4.2 or A.5: as printed, for any n > d, and with the condition on n."""
+    """Lemma 4.2 or A.5: as printed, for any n > d, and corrected, with the condition on n."""
     settings = long_enough(scale)
-    use = worst_use(moment_use, allowed, settings)
+    use = worst_use(moment_use, corrected, settings)
     used = worst_use(moment_use, allowed, [COUNTEREXAMPLE])
     lowest, shrunk = (
         min(
@@ -192,7 +200,7 @@ def moment_bound(
                 f"{quantity}; n = 16 L^2 d^2",
                 use,
                 1.0,
-                used,
+                worst_use(moment_use, corrected, [COUNTEREXAMPLE]),
                 BOUND,
                 "a prompt that is too short: n = 10, d = 5, L = 3",
             ),
@@ -273,6 +281,7 @@ def moment_control(scale: Scale) -> Verdict:
             "is no need for a delta: E[S^k] is a sum over pairings with positive terms, of which "
             "one is Sigma^k, so alpha_j is at least lambda_j^k.",
         ),
+        power_of_delta,
     )
 
 
@@ -299,4 +308,5 @@ def moment_control_restated(scale: Scale) -> Verdict:
             "Since delta is below 1 only for n > 64 L^2 d^2, neither form implies the other for "
             "all n; with the condition both hold.",
         ),
+        delta_of_k,
     )

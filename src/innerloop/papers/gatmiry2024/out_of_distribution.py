@@ -106,7 +106,8 @@ def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
         return max(i.error(step, LOOPS) / (factor * i.norms(swapped=True)) for i in instances)
 
     long_factor = printed_factor(LONG, 3)
-    # A_opt = a*/Sigma* exactly: the eigenvalues of I - A^1/2 S A^1/2 lie in +-(1 - zeta a*).
+    # The best symmetric A is a*/Sigma*: the eigenvalues of I - A^1/2 S A^1/2 are in +-(1 - zeta
+    # a*).
     exact_factor = (1 - ZETA * step) ** (2 * LOOPS)
     control = "Sigma_out = 3 Sigma* in one direction, which the condition excludes"
     return Verdict(
@@ -134,7 +135,8 @@ def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
                 share(within, step, exact_factor),
                 1 + 1e-10,
                 share(outside, step, exact_factor),
-                "the claim itself, attained along an eigenvector; 1e-10 is rounding",
+                "the claim itself, which the eigenvalue zeta attains where the condition allows "
+                "it; 1e-10 is rounding",
                 control,
             ),
         ],
@@ -147,8 +149,9 @@ def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
             "of the proof replaces A^-1 by the inverse of Sigma*, and A by Sigma*. With Sigma* = "
             "diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30 the squared error is "
             f"{error:.3f}; the printed bound is {printed:.5f}, the corrected one {swapped:.2f}. "
-            f"For Sigma* = I there is no difference. {note} Since A_opt is a*/Sigma* exactly, "
-            "(1 - zeta a*)^(2L) times the corrected norms is a bound for every n, without delta.",
+            f"For Sigma* = I there is no difference. {note} Since the best symmetric A is "
+            "a*/Sigma* exactly, (1 - zeta a*)^(2L) times the corrected norms is a bound for every "
+            "n, without delta.",
         ),
         settings={
             "L": LOOPS,

@@ -5,7 +5,6 @@ Exact, and judged as in `moments`: by how much of the room that a bound leaves i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -16,6 +15,7 @@ from innerloop.papers.common import DTYPE
 from innerloop.papers.gatmiry2024.moments import (
     CONDITION,
     Setting,
+    delta_of_k,
     flat,
     long_enough,
     power_of_delta,
@@ -34,11 +34,6 @@ def residual_use(setting: Setting, k: int, allowed: float) -> float:
     moments = theory.residual_eigenvalues(setting.spectrum, setting.n, k)
     excess = max(abs(m - (1 - v) ** k) for m, v in zip(moments, setting.spectrum, strict=True))
     return float(excess / (1 + max(setting.spectrum)) ** k) / allowed
-
-
-def delta_of_k(setting: Setting, k: int) -> float:
-    """4 k d / sqrt n, which Lemma A.7 calls delta^k."""
-    return 4 * k * setting.d / math.sqrt(setting.n)
 
 
 def residual_bound(scale: Scale, allowed: Callable[[Setting, int], float], note: str) -> Verdict:
@@ -75,8 +70,10 @@ def residual_bound(scale: Scale, allowed: Callable[[Setting, int], float], note:
             r"(\lambda_1 + 1)^k \\ & \text{if } " + CONDITION + r"\end{aligned}",
             "The lemma rests on Lemma 4.2 and inherits the missing condition on n. For d = 2, "
             f"n = 3, L = 3 and A^1/2 Sigma* A^1/2 = 3 I the sixth moment is {beta:.0f}, and the "
-            f"bound allows {bound:.0f}. With the condition it follows from Lemma 4.2 by the "
-            "binomial formula, term by term. " + note,
+            f"bound allows {bound:.0f}. With the condition it follows from the moments: the "
+            "term of power j of the binomial formula is off by at most 4jd/sqrt(n) lambda_1^j, "
+            "which sums to at most 4kd/sqrt(n) (1 + lambda_1)^k, and 4kd/sqrt(n) is at most "
+            "delta^k if n >= 16 L^2 d^2. " + note,
         ),
         settings={
             "settings with the condition": f"{len(settings)}: d up to {settings[-1].d}, L up to "

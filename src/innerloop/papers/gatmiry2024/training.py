@@ -15,7 +15,7 @@ the best step.
 
 Free A is more than a nuisance. With two loops or more, and n several times d, the best multiple of
 the identity is a saddle: adding a skew-symmetric part lowers the loss. `skew_curvature` measures it
-and `free_preconditioner` trains A on the exact loss. (The paper does not ask for a symmetric A, but
+and `exactly_trained` trains A on the exact loss. (The paper does not ask for a symmetric A, but
 its Lemma 4.1 and Theorem 3.2, written with A^1/2 and the order of symmetric matrices, do.)
 
 Untied models with two or three layers are trained over symmetric matrices on the exact loss. That
@@ -167,12 +167,22 @@ def prompt_trained(d: int, n: int, loops: int, seed: int, scale: Scale) -> Train
 
 
 @cache
-def free_preconditioner(d: int, n: int, loops: int, seed: int) -> Trained:
-    """Free A and u by L-BFGS on the exact loss; up to three loops, since more take minutes."""
+def exactly_trained(d: int, n: int, loops: int, seed: int, *, symmetric: bool = False) -> Trained:
+    """A, free or symmetric, and u by L-BFGS on the exact loss; more than three loops take minutes.
+
+    The exact loss is a sum over words in A and knows nothing of the multiples of I.
+    """
     task = LinearRegression.isotropic(d, n)
     model = _looped(d, loops, generator(seed))
+    if symmetric:
+        symmetrise(model)
     history = minimise(
-        model, partial(Exact(task).loss, model), steps=150, loss_tolerance=1e-9, metrics=METRICS
+        model,
+        partial(Exact(task).loss, model),
+        steps=150,
+        loss_tolerance=1e-9,
+        coordinates=symmetric_coordinates(model) if symmetric else None,
+        metrics=METRICS,
     )
     return Trained(seed, task, model, history)
 
