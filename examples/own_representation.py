@@ -4,7 +4,8 @@
 
 The tokens are 60 points of the unit circle. Each prompt is another periodic function of the angle,
 
-    y(v) = <lambda, f(v)> + noise,   lambda ~ N(0, I),   f = 1, cos, sin, cos 2, sin 2, cos 3, sin 3
+    y(v) = <lambda, f(v) + noise>,   lambda ~ N(0, I),
+    f = 1 / sqrt(2), cos x, sin x, (cos 2x) / 2, (sin 2x) / 2, (cos 3x) / 3, (sin 3x) / 3
 
 with its values at 12 of the points given, noise included, and all 60 asked for. The heads are shown
 points and labels, never f: what they know of it, they learned in training, on the exact expected

@@ -61,9 +61,29 @@ def test_a_model_in_single_precision_answers_in_single_precision():
     torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5)
 
 
-def test_no_heads_are_refused():
-    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
-        DictionaryAttention.gaussian(0, 3, 8, generator=seeded())
+def test_a_model_is_drawn_in_the_dtype_of_its_task():
+    single = DictionaryAttention.gaussian(4, 3, 8, generator=seeded(), dtype=torch.float32)
+    double = DictionaryAttention.gaussian(4, 3, 8, generator=seeded())
+    torch.testing.assert_close(single.q, double.q.float(), rtol=0, atol=0)
+    assert single.attention(TASK.tokens.float(), 5).dtype == torch.float32
+    with pytest.raises(ValueError, match=r"dtype torch.float32 of the weights, got torch.float64"):
+        single.attention(TASK.tokens, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 0}, "heads must be at least 1, got 0"),
+        ({"d": 0}, "d must be at least 1, got 0"),
+        ({"tokens": 0}, "tokens must be at least 1, got 0"),
+        ({"std": -1.0}, "std must be finite and not negative, got -1.0"),
+    ],
+)
+def test_models_that_do_not_exist_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        DictionaryAttention.gaussian(
+            **({"heads": 4, "d": 3, "tokens": 8} | change), generator=seeded()
+        )
 
 
 def test_weights_that_do_not_fit_are_refused(shapes_unchecked):
@@ -71,6 +91,8 @@ def test_weights_that_do_not_fit_are_refused(shapes_unchecked):
         DictionaryAttention(normal(2, 3, 4), normal(2, 8))
     with pytest.raises(ValueError, match=r"with the 2 heads of q, got \[3, 8\]"):
         DictionaryAttention(normal(2, 3, 3), normal(3, 8))
+    with pytest.raises(ValueError, match=r"w must have the dtype torch.float64 of q"):
+        DictionaryAttention(normal(2, 3, 3), normal(2, 8).float())
 
 
 def test_another_dictionary_is_refused():

@@ -1,3 +1,7 @@
+import re
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -84,6 +88,18 @@ def test_features_come_from_the_function_given():
     assert not task.features.requires_grad
 
 
+def test_a_network_of_another_dtype_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"dtype torch.float64 of tokens, got torch.float32 in we"):
+        DictionaryRegression.of(torch.nn.Linear(2, 5), normal(6, 2), 3, 0.1)
+
+
+def test_every_constructor_takes_the_distribution_of_coefficients():
+    given = SphericalCoefficients(2.0)
+    made = DictionaryRegression.of(torch.sin, normal(6, 2), 3, 0.1, given)
+    drawn = DictionaryRegression.gaussian(2, 3, 6, 3, 0.1, generator=seeded(), coefficients=given)
+    assert made.coefficients == drawn.coefficients == given
+
+
 def test_single_precision_dictionaries_have_single_precision_prompts():
     task = DictionaryRegression.of(torch.sin, normal(6, 2).float(), 3, 0.1)
     prompt = task.sample(4, generator=seeded())
@@ -101,6 +117,8 @@ def test_single_precision_dictionaries_have_single_precision_prompts():
         ({"features": normal(7, 3).float()}, "features must have the dtype torch.float64"),
         ({"features": torch.full((7, 3), float("nan"), dtype=DOUBLE)}, "features must be finite"),
         ({"tokens": normal(7, 2) * torch.arange(7)[:, None]}, r"must not be zero, got zero at \[0"),
+        ({"coefficients": 3.0}, "coefficients must be a distribution.*got 3.0"),
+        ({"coefficients": TabulatedCoefficients(normal(2, 4))}, "each of the 3 features, got 4"),
     ],
 )
 def test_settings_that_make_no_task_are_refused(change, message, shapes_unchecked):
@@ -122,10 +140,31 @@ def test_equal_tokens_in_the_prompt_are_named_in_a_warning():
     DictionaryRegression(tokens, normal(7, 3), 3, 0.1)  # token 3 is not shown: nothing is lost
 
 
+WARNS = """
+import torch, warnings
+from dataclasses import replace
+from innerloop.tasks import DictionaryRegression
+v = torch.ones(3, 1)
+task = DictionaryRegression(v, v, 1, 0.1)
+warnings.simplefilter("always")
+DictionaryRegression(v, v, 2, 0.1)  # line 8
+DictionaryRegression.of(torch.sin, v, 2, 0.1)
+replace(task, shown=2)
+"""
+
+
+def test_the_warning_names_the_users_line_in_every_constructor():
+    # In a process of its own: checking shapes at run time puts frames of its own in between.
+    ran = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
+    assert re.findall(r"<string>:(\d+): UserWarning", ran.stderr) == ["8", "9", "10"]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: GaussianCoefficients(std=-1.0), "std must be finite and not negative, got -1.0"),
+        (lambda: GaussianCoefficients(mean=float("nan")), "mean must be finite, got nan"),
+        (lambda: TabulatedCoefficients(normal(2, 3) / 0), "values must be finite"),
         (lambda: SphericalCoefficients(0.0), "radius must be positive and finite, got 0"),
         (lambda: TabulatedCoefficients(normal(0, 3)), r"shape \[rows, features\], got \[0, 3\]"),
         (

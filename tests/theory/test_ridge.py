@@ -113,6 +113,21 @@ def test_the_floor_of_one_head_is_below_random_heads_and_above_zero():
     assert 0.01 < floor < gaps.min()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shown": 10}, "shown must be between 1 and the 9 tokens, got 10"),
+        ({"tau": -0.1}, "tau is a variance: it must be finite and >= 0, got -0.1"),
+        ({"features": FEATURES / 0}, "features must be finite"),
+        ({"second_moment": torch.eye(4)}, r"second_moment must have shape \[5, 5\].*got \[4, 4"),
+    ],
+)
+def test_settings_that_have_no_risk_are_refused(change, message, shapes_unchecked):
+    settings = {"features": FEATURES, "shown": SHOWN, "tau": TAU}
+    with pytest.raises(ValueError, match=message):
+        DictionaryRisk.of(**(settings | change))
+
+
 def test_one_head_has_no_floor_where_no_target_has_mixed_signs():
     diagonal = torch.eye(3, dtype=DOUBLE)[[0, 1, 2, 0, 1]]
     assert one_head_floor(DictionaryRisk.of(diagonal, 3, 0.2)) < 1e-28

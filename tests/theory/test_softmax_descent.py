@@ -97,6 +97,34 @@ def test_certified_rates_are_the_inverse_smoothness_and_gamma_squared_times_it()
     assert 0 < found.decrease(weight_rate) < 1
 
 
+def test_constants_that_need_full_rank_name_the_heads_they_need():
+    few = constants(normal(SHOWN - 1, D, D))
+    with pytest.raises(ValueError, match="needs H >= N heads, here H = 1 and N = 2"):
+        few.least_gamma  # noqa: B018
+    with pytest.raises(ValueError, match="needs H >= N heads"):
+        few.alpha_bound(1.0)
+
+
+def test_constants_need_noise():
+    with pytest.raises(ValueError, match="risk must have tau > 0"):
+        DescentConstants.of(DictionaryRisk.of(FEATURES, SHOWN, 0.0), softmaxes(normal(3, D, D)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"decrease": 0.0}, "decrease must lie strictly between 0 and 1, got 0.0"),
+        ({"decrease": 1.0}, "decrease must lie strictly between 0 and 1, got 1.0"),
+        ({"failure": 0.0}, "failure must lie strictly between 0 and 1, got 0.0"),
+        ({"tau": 0.0}, "tau must be positive and finite, got 0.0"),
+    ],
+)
+def test_iterations_that_do_not_exist_are_refused(change, message):
+    settings = dict(decrease=0.1, precision=0.1, failure=0.1, radius=1.0, tau=TAU)
+    with pytest.raises(ValueError, match=message):
+        iterations(constants(normal(HEADS, D, D)), features=FEATURES[:SHOWN], **(settings | change))
+
+
 def test_the_iterations_of_theorem_2_bring_the_worst_prompt_to_the_precision():
     found = constants(normal(HEADS, D, D))
     decrease, precision, failure, radius = 0.01, 1e-3, 0.1, 3.0

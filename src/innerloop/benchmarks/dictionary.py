@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from innerloop.benchmarks.timing import seconds
 from innerloop.models import DictionaryAttention, block_form_forward
-from innerloop.tasks import DictionaryRegression
+from innerloop.tasks import DictionaryPrompt, DictionaryRegression
 from innerloop.training import DictionaryExact, DictionaryPrompts, Objective, train
 
 BATCH = 256
@@ -58,6 +59,20 @@ def run(console: Console) -> None:
         console.print(table())
 
 
+@dataclass(frozen=True)
+class AllBlocks:
+    """The sampled loss in the block form, with the K x K output of which the diagonal is used."""
+
+    prompts: DictionaryPrompts
+
+    def sample(self, generator: torch.Generator) -> DictionaryPrompt:
+        return self.prompts.sample(generator)
+
+    def loss(self, model: DictionaryAttention, batch: DictionaryPrompt) -> Tensor:
+        prediction = block_form_forward(model.q, model.w, batch)
+        return (prediction - batch.targets).square().mean() / 2
+
+
 def _generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -86,7 +101,9 @@ def steps() -> Table:
         base = seconds(_step(exact, model))
         ratio = seconds(_step(sampled, sizes.model())) / base
         blocks = (
-            seconds(_block_step(sampled, sizes.model()), repeats=2) / base if with_blocks else None
+            seconds(_step(AllBlocks(sampled), sizes.model()), repeats=2) / base
+            if with_blocks
+            else None
         )
         table.add_row(
             *map(str, (sizes.d, sizes.features, sizes.shown, sizes.tokens, sizes.heads)),
@@ -105,18 +122,6 @@ def _gradient_error(
     (true,) = torch.autograd.grad(exact.loss(model), parameters)
     (noisy,) = torch.autograd.grad(sampled.loss(model, sampled.sample(_generator(3))), parameters)
     return ((noisy - true).norm() / true.norm()).item()
-
-
-def _block_step(objective: DictionaryPrompts, model: DictionaryAttention) -> Callable[[], None]:
-    """Loss and gradient in the block form, with the K x K output of which the diagonal is used."""
-    prompt = objective.sample(_generator(2))
-
-    def call() -> None:
-        model.zero_grad()
-        prediction = block_form_forward(model.q, model.w, prompt)
-        ((prediction - prompt.targets).square().mean() / 2).backward()
-
-    return call
 
 
 def growth() -> Table:

@@ -37,18 +37,33 @@ class DictionaryAttention(nn.Module):
                 f"w must have shape [heads, tokens] with the {len(q)} heads of q, got "
                 f"{list(w.shape)}"
             )
+        if w.dtype != q.dtype:
+            raise ValueError(f"w must have the dtype {q.dtype} of q, got {w.dtype}")
         self.q = nn.Parameter(q)
         self.w = nn.Parameter(w)
 
     @classmethod
     def gaussian(
-        cls, heads: int, d: int, tokens: int, std: float = 1.0, *, generator: torch.Generator
+        cls,
+        heads: int,
+        d: int,
+        tokens: int,
+        std: float = 1.0,
+        *,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float64,
     ) -> DictionaryAttention:
-        """Entries of Q_h from N(0, std^2) and w = 0, where the theorems start."""
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, got {heads}")
+        """Entries of Q_h from N(0, std^2) and w = 0, where the theorems start.
+
+        `dtype` is to be that of the task's tokens; the draws are the same in any.
+        """
+        for name, value in (("heads", heads), ("d", d), ("tokens", tokens)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0 <= std < float("inf"):
+            raise ValueError(f"std must be finite and not negative, got {std}")
         q = std * torch.randn(heads, d, d, generator=generator, dtype=torch.float64)
-        return cls(q, torch.zeros(heads, tokens, dtype=torch.float64))
+        return cls(q.to(dtype), torch.zeros(heads, tokens, dtype=dtype))
 
     @property
     def heads(self) -> int:
@@ -77,6 +92,11 @@ class DictionaryAttention(nn.Module):
             raise ValueError(
                 f"tokens must be the dictionary of shape {expected} that the weights belong to, "
                 f"got {list(tokens.shape)}"
+            )
+        if tokens.dtype != self.q.dtype:
+            raise ValueError(
+                f"tokens must have the dtype {self.q.dtype} of the weights, got {tokens.dtype}: "
+                "make the model with dtype=tokens.dtype"
             )
 
 

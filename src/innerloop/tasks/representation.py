@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 Representation = Callable[[Float[Tensor, "tokens d"]], Float[Tensor, "tokens features"]]
 """From tokens to their features, such as an MLP or a polynomial basis."""
@@ -58,6 +60,8 @@ class GaussianCoefficients:
     std: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isfinite(self.mean):
+            raise ValueError(f"mean must be finite, got {self.mean}")
         if not 0 <= self.std < float("inf"):
             raise ValueError(f"std must be finite and not negative, got {self.std}")
 
@@ -98,6 +102,8 @@ class TabulatedCoefficients:
             raise ValueError(
                 f"values must have shape [rows, features], got {list(self.values.shape)}"
             )
+        if not self.values.isfinite().all():
+            raise ValueError("values must be finite, got an entry that is NaN or infinite")
 
     def draw(self, batch: int, features: int, *, generator: torch.Generator) -> Tensor:
         self._require(features)
@@ -170,6 +176,17 @@ class DictionaryRegression:
             raise ValueError(
                 f"tokens must not be zero, got zero at {zero}: attention cannot tell what it asks"
             )
+        if not isinstance(self.coefficients, Coefficients):
+            raise ValueError(
+                "coefficients must be a distribution with the methods draw and second_moment, such "
+                f"as GaussianCoefficients(), got {self.coefficients!r}"
+            )
+        m, moment = self.features.shape[1], self.coefficients.second_moment(self.features.shape[1])
+        if moment.shape != (m, m):
+            raise ValueError(
+                f"coefficients must have a second moment of shape {[m, m]}, for {m} features, got "
+                f"{list(moment.shape)}"
+            )
         self._warn_of_duplicates()
 
     def _warn_of_duplicates(self) -> None:
@@ -180,7 +197,7 @@ class DictionaryRegression:
             warnings.warn(
                 f"tokens {i} and {j} of the prompt are equal, against Assumption 3 of Yang 2024: "
                 "attention weighs their labels alike, and training need not reach the infimum",
-                stacklevel=4,
+                stacklevel=_frames_to_the_user(),
             )
 
     @classmethod
@@ -194,6 +211,7 @@ class DictionaryRegression:
         *,
         generator: torch.Generator,
         unit: bool = True,
+        coefficients: Coefficients | None = None,
     ) -> DictionaryRegression:
         """Standard normal features; tokens in random directions, of norm 1 or standard normal."""
         for name, value in (("d", d), ("features", features), ("tokens", tokens)):
@@ -201,7 +219,8 @@ class DictionaryRegression:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         v = _normal(generator, tokens, d)
         z = _normal(generator, tokens, features)
-        return cls(v / v.norm(dim=1, keepdim=True) if unit else v, z, shown, tau)
+        v = v / v.norm(dim=1, keepdim=True) if unit else v
+        return cls(v, z, shown, tau, coefficients or GaussianCoefficients())
 
     @classmethod
     def of(
@@ -210,10 +229,22 @@ class DictionaryRegression:
         tokens: Float[Tensor, "tokens d"],
         shown: int,
         tau: float,
+        coefficients: Coefficients | None = None,
     ) -> DictionaryRegression:
-        """Features computed from the tokens by a function, such as a network or a basis."""
+        """Features computed from the tokens by a function, such as a network or a basis.
+
+        The dtype of the tokens is that of everything; a network must have it too.
+        """
+        if isinstance(representation, nn.Module):
+            for name, parameter in representation.named_parameters():
+                if parameter.dtype != tokens.dtype:
+                    raise ValueError(
+                        f"representation must have the dtype {tokens.dtype} of tokens, got "
+                        f"{parameter.dtype} in {name}: convert it with .to(tokens.dtype)"
+                    )
         with torch.no_grad():
-            return cls(tokens, representation(tokens), shown, tau)
+            features = representation(tokens)
+        return cls(tokens, features, shown, tau, coefficients or GaussianCoefficients())
 
     @property
     def d(self) -> int:
@@ -232,6 +263,14 @@ class DictionaryRegression:
         noise = self.tau**0.5 * coefficients.norm(dim=1, keepdim=True) * noise
         targets = coefficients @ self.features.mT + noise
         return DictionaryPrompt(self.tokens, targets[:, : self.shown], targets)
+
+
+def _frames_to_the_user() -> int:
+    """The stacklevel of the code that asked for a dictionary, by whichever of its constructors."""
+    level, frame = 0, inspect.currentframe()
+    while frame and frame.f_globals["__name__"].split(".")[0] in ("innerloop", "dataclasses"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -49,8 +49,19 @@ class DictionaryRisk:
         tau: float,
         second_moment: Float[Tensor, "features features"] | None = None,
     ) -> DictionaryRisk:
-        m = features.shape[1]
+        count, m = features.shape
+        if not 1 <= shown <= count:
+            raise ValueError(f"shown must be between 1 and the {count} tokens, got {shown}")
+        if not 0 <= tau < float("inf"):
+            raise ValueError(f"tau is a variance: it must be finite and >= 0, got {tau}")
+        if not features.isfinite().all():
+            raise ValueError("features must be finite, got an entry that is NaN or infinite")
         moment = torch.eye(m).to(features) if second_moment is None else second_moment
+        if moment.shape != (m, m):
+            raise ValueError(
+                f"second_moment must have shape {[m, m]}, for {m} features, got "
+                f"{list(moment.shape)}"
+            )
         noise = tau * moment.trace().item()
         labels = features @ moment @ features.mT + noise * torch.eye(len(features)).to(features)
         return cls(labels[:shown, :shown], labels[:shown], labels.diagonal(), noise)
@@ -139,8 +150,8 @@ def one_head_floor(risk: DictionaryRisk) -> float:
 
         (1/2K) sum_k min { |G^1/2 (a - a*_k)|^2 : a >= 0 or a <= 0 }
 
-    by non-negative least squares for either sign (Yang 2024, section 3.3). All heads' softmaxes
-    come from one Q, so that a trained head may stay above it.
+    by non-negative least squares for either sign (Yang 2024, section 3.3). The softmaxes of
+    all tokens come from one Q, so that a trained head may stay above it.
     """
     root, targets = risk.root.numpy(), (risk.root @ risk.optimum).mT.numpy()
     distances = [min(nnls(root, target)[1], nnls(root, -target)[1]) for target in targets]

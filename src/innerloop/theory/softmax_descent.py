@@ -57,6 +57,11 @@ class DescentConstants:
         cls, risk: DictionaryRisk, softmaxes: Float[Tensor, "heads shown tokens"]
     ) -> DescentConstants:
         heads, shown, tokens = softmaxes.shape
+        if not risk.noise > 0:
+            raise ValueError(
+                f"risk must have tau > 0, by which the bound on |A*| divides, got "
+                f"the noise {risk.noise}"
+            )
         features = risk.cross.clone()
         features[:, :shown].diagonal().sub_(risk.noise)  # Z^T Zhat
         return cls(
@@ -74,6 +79,7 @@ class DescentConstants:
     @property
     def least_gamma(self) -> float:
         """The smallest gamma that Theorem 1 allows (Eq. 15)."""
+        self._require_full_rank()
         factor = 128 * math.sqrt(2) / (math.sqrt(2) - 1) * self.root_norm**2 * self.column_norm
         return self.zeta**-1.25 * math.sqrt(
             factor * math.sqrt(self.heads) * self.tokens**1.5 * self.gap
@@ -81,6 +87,9 @@ class DescentConstants:
 
     def alpha_bound(self, gamma: float) -> float:
         """What |alpha_h| never exceeds while training (Eq. 44)."""
+        self._require_full_rank()
+        if not gamma > 0:
+            raise ValueError(f"gamma must be positive, got {gamma}")
         scale = 4 * math.sqrt(2 * self.tokens) * self.root_norm
         return scale * math.sqrt(self.gap) / (gamma * self.zeta)
 
@@ -144,6 +153,13 @@ class DescentConstants:
         """eta_w zeta / 2K: the share of the gap that every step removes (Theorem 1, Eq. 18)."""
         return weight_rate * self.zeta / (2 * self.tokens)
 
+    def _require_full_rank(self) -> None:
+        if not self.zeta > 0:
+            raise ValueError(
+                f"zeta must be positive, got {self.zeta}: the theorem needs H >= N heads, here "
+                f"H = {self.heads} and N = {self.shown}, and distinct tokens in the prompt"
+            )
+
 
 def iterations(
     constants: DescentConstants,
@@ -160,6 +176,12 @@ def iterations(
     For every |lambda| <= radius, with probability 1 - failure over the noise of the prompt, if each
     step removes this share of the gap.
     """
+    for name, share in (("decrease", decrease), ("failure", failure)):
+        if not 0 < share < 1:
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {share}")
+    for name, value in (("precision", precision), ("radius", radius), ("tau", tau)):
+        if not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be positive and finite, got {value}")
     n, m = features.shape
     log = math.log(1 / failure)
     noise = math.sqrt(tau * (2 * math.sqrt(n * log) + 2 * log + n))
