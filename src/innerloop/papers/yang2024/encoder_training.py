@@ -3,8 +3,8 @@
 Departures from the paper, which has no public code and leaves open how labels enter, how tokens are
 scaled, tau and the meaning of an iteration: the encoder is `DictionaryEncoder`, tokens have norm 1,
 tau = 0.01 as in Figure 3. Batches are drawn from 10,000 fixed functions, as printed, with fresh
-noise. An iteration is taken to be one pass over these functions, 39 batches of 256: the curves of
-Figure 5 have 35 iterations in 100 seconds, as a large GPU would have for passes.
+noise. What an iteration is, the paper does not say: it is taken to be one pass over these
+functions, 39 batches of 256. Figure 5 then has the 35 iterations of its printed curves.
 
 At the printed sizes a step takes 14 seconds on one CPU core. `quick` has a fifth of the paper's d,
 m, N and K, and `smoke` a tenth, with a width of 32 and a larger learning rate. Weights are float32.

@@ -129,16 +129,19 @@ def rate_against_heads(scale: Scale) -> Verdict:
     starts, seeds, steps = scale.pick(smoke=(5, 1, 50), quick=(50, 3, 500), paper=(200, 10, 3000))
     rates = [certified_decrease(replace(SMALL, heads=heads), starts) for heads in HEADS]
     by_tokens = [certified_decrease(replace(SMALL, tokens=count), starts) for count in TOKENS]
+    noisier = certified_decrease(replace(SMALL, tau=10 * SMALL.tau, heads=HEADS[0]), starts)
 
-    additivity, doubled_dictionary = [], []
+    least, largest = [], []
     for heads, seed in product((8, 16, 32, 64), range(starts)):
         made = instance(replace(SMALL, heads=2 * heads), seed)
         zeta = partial(theory.smallest_eigenvalue, made.risk)
-        s = made.softmaxes()
-        whole = zeta(s)
-        additivity.append((whole / (zeta(s[:heads]) + zeta(s[heads:]))).item())
-        half = SMALL.tokens // 2
-        doubled_dictionary.append((whole / (zeta(s[..., :half]) + zeta(s[..., half:]))).item())
+        s, b = made.softmaxes(), made.outputs()
+        least.append((zeta(s) / (zeta(s[:heads]) + zeta(s[heads:]))).item())
+        whole, one, other = (
+            torch.linalg.matrix_norm(part, 2).square()
+            for part in (b, b[..., :heads], b[..., heads:])
+        )
+        largest.append((whole / (one + other)).min().item())
 
     def needed(heads: int, distinct: int | None = None) -> float:
         sizes = replace(SMALL, heads=heads)
@@ -146,25 +149,26 @@ def rate_against_heads(scale: Scale) -> Verdict:
 
     few, many, repeated = needed(8), needed(128), needed(128, distinct=6)
     trained = [(gap_left(8, seed, steps), gap_left(128, seed, steps)) for seed in range(seeds)]
+    ahead = sum(other < one for one, other in trained)
     return Verdict(
         printed=[
             Check(
                 "certified rate with the most heads relative to that with the fewest",
                 rates[-1] / rates[0],
                 1.0,
-                by_tokens[0] / by_tokens[-1],
+                noisier / rates[0],
                 "a decrease means a ratio below 1",
-                "fewest tokens relative to most: the rate does fall with K",
+                f"ten times the noise, with which the rate rises, at H = {HEADS[0]}",
             )
         ],
         corrected=[
             Check(
-                "smallest zeta_0 of 2H heads relative to the sum of both halves' own",
-                min(additivity),
+                "smallest zeta_0 of 2H heads relative to the sum of both halves' own, an identity",
+                min(least),
                 1 - 1e-9,
-                max(doubled_dictionary),
-                "least eigenvalues of a sum of matrices; 1e-9 for rounding of small ones",
-                "a dictionary of 2K tokens relative to the sum of both halves' own",
+                min(largest),
+                "Weyl's inequality for the least eigenvalue of a sum; 1e-9 for rounding",
+                "the largest eigenvalues of B_k B_k^T in place of the least",
                 at_least=True,
             ),
             Check(
@@ -188,12 +192,15 @@ def rate_against_heads(scale: Scale) -> Verdict:
             f"certified rates over {starts} starts: "
             + ", ".join(f"{rate:.1e} (H = {h})" for h, rate in zip(HEADS, rates, strict=True))
             + f". With Q at rest, w needs {few:g} steps with 8 heads and {many:g} with 128 "
-            "(medians). Where Q is trained at the same rate the difference is smaller, see the "
-            "settings.",
+            "(medians). This concerns the certified rate and Q at rest. Where Q is trained at the "
+            f"same learning rate it does not: the order then depends on the start, and after "
+            f"{steps} steps 128 heads are ahead of 8 in {ahead} of {seeds} starts.",
         ),
         settings={
             "sizes": f"{replace(SMALL, heads=0)}".replace(", H = 0", ""),
             "learning rate of w": "K / (H |Z-bar|^2)",
+            f"certified rate with K = {TOKENS[-1]} relative to K = {TOKENS[0]}": "a decrease that "
+            f"the first check would find: {by_tokens[-1] / by_tokens[0]:.2g}",
             f"Q trained too, share of the gap left after {steps} steps, 8 and 128 heads": "; ".join(
                 f"{one:.3f}, {other:.3f} (seed {seed})" for seed, (one, other) in enumerate(trained)
             ),

@@ -94,9 +94,11 @@ def full_rank(scale: Scale) -> Verdict:
 
 @claim(
     "yang2024/unit-tokens",
-    "Tokens drawn from a standard Gaussian, as in the experiments, let training start at full rank",
+    "Tokens drawn from a standard Gaussian, as in the experiments, let training start at a rank "
+    "that is full in double precision",
     source="Section 4, Setup, with Proposition 1",
-    formula=r"v_k \sim \mathcal{N}(0, I_d):\quad \zeta_0 = \min_k \lambda_{\min}(B_k B_k^\top) > 0",
+    formula=r"v_k \sim \mathcal{N}(0, I_d):\quad \sigma_{\min}(B_k) > H \cdot 2^{-52} "
+    r"\sigma_{\max}(B_k) \;\text{ for all } k",
 )
 def unit_tokens(scale: Scale) -> Verdict:
     sizes = scale.pick(
@@ -137,10 +139,11 @@ def unit_tokens(scale: Scale) -> Verdict:
             r"\|v_k\|_2 = 1",
             f"In d = {sizes.d} dimensions Gaussian tokens have norm {sizes.d**0.5:.0f}, and the "
             f"logits v_i^T Q v_k the standard deviation {spread['raw']:.0f}: every softmax is one "
-            f"token, and zeta_0 is {raw.zeta():.0e}. Almost surely it is positive, but nothing can "
-            "be trained at that rate, and in float64 the rank is not full. Section 2 has tokens of "
-            f"norm 1, for which the logits have the standard deviation {spread['unit']:.2f} and "
-            f"zeta_0 = {unit.zeta():.1e}. Where training then ends is in figure2a.",
+            f"token, and zeta_0 is {raw.zeta_in_words()}. Almost surely it is positive, as "
+            "Proposition 1 says, but the rank is not full in float64 and nothing can be trained at "
+            "the rate that zeta_0 certifies. Section 2 has tokens of norm 1, for which the logits "
+            f"have the standard deviation {spread['unit']:.2f} and zeta_0 = {unit.zeta():.1e}. "
+            "Where training then ends is in figure2a.",
         ),
         settings={"sizes": str(sizes), "Q": "standard normal", "seed": 0},
     )

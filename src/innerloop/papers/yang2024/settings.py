@@ -122,7 +122,7 @@ class Instance:
 def infimum_and_axis(sizes: Sizes) -> str:
     """What the axis of Figure 4 says about tau."""
     here, there = (
-        instance(replace(sizes, tau=tau), 0).risk.infimum for tau in (sizes.tau, AXIS_TAU)
+        instance(replace(sizes, tau=tau, heads=1), 0).risk.infimum for tau in (sizes.tau, AXIS_TAU)
     )
     return (
         f"{here:.4f}; the axis of Figure 4 goes down to 0.001, where no loss can be with this tau: "
