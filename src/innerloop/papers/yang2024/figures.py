@@ -8,8 +8,9 @@ Figure 4 at 0.001. Either tau was about 0.00004, with L* = 0.0010, or L - L* is 
 Training is on the exact population loss (9), one step an iteration, by Adam with the learning rate
 0.01, a hundred times the printed one, with which it hardly begins within 200 steps. Inference
 losses are exact expectations, compared at the end with 200 prompts. Gaussian tokens are those of
-section 4, tokens of norm 1 those of section 2. The paper's scale has the training that section 4
-describes: 10,000 functions, batches of 256, learning rate 0.0001, where an iteration is an epoch.
+section 4, tokens of norm 1 those of section 2; the former fall by about two decades and stop, which
+is what the printed axis spans. The paper's scale has the training that section 4 describes: 10,000
+functions, batches of 256, learning rate 0.0001, where an iteration is an epoch.
 """
 
 from __future__ import annotations
