@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # millions of tiny calls take no tensors.
 CHECKED := prompt tasks algorithms models training analysis $(addprefix theory., linear_attention ray \
 	looped shifted_risk prediction_error covariance_law gradient_flow \
-	single_layer_flow covariance_moments)
+	single_layer_flow covariance_moments ridge softmax_descent)
 SHAPES := --jaxtyping-packages=$(subst $(space),,$(foreach m,$(CHECKED),innerloop.$(m),))beartype.beartype
 
 .PHONY: setup reproduce test test-slow check bench clean

@@ -4,7 +4,7 @@ A new task or learner has to be given an example below: the first tests fail unt
 """
 
 import inspect
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from innerloop.algorithms import (
 from innerloop.models import LinearAttention, LinearAttentionWeights
 from innerloop.prompt import Prompt
 from innerloop.tasks import (
+    DictionaryRegression,
     Exponential,
     InContextQuery,
     LinearRegression,
@@ -41,6 +42,10 @@ TASKS = {
         LinearRegression.with_inverse_prior(covariance(D, seed=1), 2),
         LinearRegression.distorted_view(normal(D, D), 5),
         LinearRegression(torch.eye(D), 4, noise_std=0.1),
+    ],
+    "DictionaryRegression": [
+        DictionaryRegression.gaussian(D, 2, 9, 4, 0.1, generator=seeded()),
+        DictionaryRegression.of(torch.tanh, normal(6, D).float(), 6, 0.0),
     ],
     "NonlinearLabels": [NonlinearLabels(SKEW, torch.tanh)],
     "OtherQuery": [OtherQuery(SKEW, covariance(D, seed=3))],
@@ -114,6 +119,11 @@ def select(prompt, index):
     return Prompt(prompt.x[index], prompt.y[index], prompt.x_query[index], prompt.y_query[index])
 
 
+def labels_of(prompt):
+    """What a prompt shows, whichever kind of prompt it is."""
+    return prompt.y if isinstance(prompt, Prompt) else prompt.labels
+
+
 def test_every_exported_task_is_checked_here():
     assert exported(tasks, "sample") == set(TASKS)
 
@@ -131,10 +141,10 @@ def test_every_exported_form_of_weights_is_checked_here():
 @every_task
 def test_the_same_generator_gives_the_same_prompt(task):
     one, other = (task.sample(4, generator=seeded(5)) for _ in range(2))
-    for name in ("x", "y", "x_query", "y_query"):
-        assert torch.equal(getattr(one, name), getattr(other, name))
+    for field in fields(one):
+        assert torch.equal(getattr(one, field.name), getattr(other, field.name))
     another = task.sample(4, generator=seeded(6))
-    assert not torch.equal(one.x, another.x)
+    assert not torch.equal(labels_of(one), labels_of(another))
 
 
 @every_task
@@ -144,7 +154,7 @@ def test_a_task_uses_no_other_source_of_randomness(task):
     one = task.sample(4, generator=seeded(5))
     torch.manual_seed(2)
     other = task.sample(4, generator=seeded(5))
-    assert torch.equal(one.y, other.y)
+    assert torch.equal(labels_of(one), labels_of(other))
     torch.set_rng_state(before)
 
 
@@ -153,7 +163,7 @@ def test_a_task_makes_as_many_prompts_as_asked(task):
     for batch in (1, 7):
         prompt = task.sample(batch, generator=seeded())
         assert len(prompt) == batch
-        assert prompt.y_query.isfinite().all()
+        assert all(getattr(prompt, f.name).isfinite().all() for f in fields(prompt))
 
 
 @every_learner

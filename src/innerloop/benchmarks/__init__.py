@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from innerloop.benchmarks import linear
+from innerloop.benchmarks import dictionary, linear
 
-BENCHMARKS: dict[str, Callable[[Console], None]] = {"linear": linear.run}
+BENCHMARKS: dict[str, Callable[[Console], None]] = {
+    "linear": linear.run,
+    "dictionary": dictionary.run,
+}
 
 __all__ = ["BENCHMARKS"]

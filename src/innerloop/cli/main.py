@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from innerloop.cli import commands
+from innerloop.cli.dictionary import dictionary
 from innerloop.cli.lengths import lengths
 from innerloop.runs import OutputError
 
@@ -23,6 +24,7 @@ Examples:
   innerloop evaluate runs/my-run --shifts   the loss under distribution shifts
   innerloop evaluate runs/my-run --loops 20 a looped model, looped longer
   innerloop lengths --eps 0.1 --spectrum 1.5/0.8/0.4 --noise-std 0.2
+  innerloop dictionary --heads 16 --tokens 40  softmax heads against ridge regression
 
 --debug, anywhere, shows the traceback of an error.
 """
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "train": commands.train,
                 "evaluate": commands.evaluate,
                 "lengths": lengths,
+                "dictionary": dictionary,
                 "bench": commands.bench,
             },
             prog="innerloop",

@@ -1,6 +1,8 @@
 """Models: learners with trained weights."""
 
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
+from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
+from innerloop.models.encoder import DictionaryEncoder
 from innerloop.models.linear_attention import LinearAttention
 from innerloop.models.token_space import associative_forward, attention_matrix_forward
 from innerloop.models.weights import (
@@ -20,6 +22,8 @@ __all__ = [
     "ZHANG",
     "Convention",
     "DenseWeights",
+    "DictionaryAttention",
+    "DictionaryEncoder",
     "GDPlusPlusWeights",
     "GradientDescentWeights",
     "LinearAttention",
@@ -28,4 +32,5 @@ __all__ = [
     "SingleLayerWeights",
     "associative_forward",
     "attention_matrix_forward",
+    "block_form_forward",
 ]

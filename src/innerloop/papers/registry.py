@@ -48,7 +48,14 @@ GATMIRY2024 = Paper(
     2024,
     "2410.08292",
 )
-PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024)}
+YANG2024 = Paper(
+    "yang2024",
+    "Tong Yang, Yu Huang, Yingbin Liang and Yuejie Chi",
+    "In-context learning with representations: contextual generalization of trained transformers",
+    2024,
+    "2408.10147",
+)
+PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024, YANG2024)}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,14 @@
 """Tasks: distributions over prompts."""
 
 from innerloop.tasks.linear import LinearRegression
+from innerloop.tasks.representation import (
+    Coefficients,
+    DictionaryPrompt,
+    DictionaryRegression,
+    GaussianCoefficients,
+    SphericalCoefficients,
+    TabulatedCoefficients,
+)
 from innerloop.tasks.shifts import (
     Exponential,
     InContextQuery,
@@ -17,13 +25,19 @@ from innerloop.tasks.shifts import (
 from innerloop.tasks.task import Task
 
 __all__ = [
+    "Coefficients",
+    "DictionaryPrompt",
+    "DictionaryRegression",
     "Exponential",
+    "GaussianCoefficients",
     "InContextQuery",
     "LinearRegression",
     "NonlinearLabels",
     "OrthogonalQuery",
     "OtherQuery",
     "RandomCovariance",
+    "SphericalCoefficients",
+    "TabulatedCoefficients",
     "Task",
     "with_covariance",
     "with_noise",

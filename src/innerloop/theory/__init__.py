@@ -48,6 +48,7 @@ from innerloop.theory.ray import (
     transformed_optimum,
     untied_optimum,
 )
+from innerloop.theory.ridge import DictionaryRisk, one_head_floor, ridge_coefficients, ridge_matrix
 from innerloop.theory.sample_complexity import Lengths, SampleComplexity
 from innerloop.theory.shifted_risk import (
     in_context_query_risk,
@@ -56,6 +57,7 @@ from innerloop.theory.shifted_risk import (
     response_risk,
 )
 from innerloop.theory.single_layer_flow import SingleLayerFlow, balanced_direction, whole_layer_loss
+from innerloop.theory.softmax_descent import DescentConstants, iterations, smallest_eigenvalue
 from innerloop.theory.wishart import (
     Quadrature,
     expected_power_sums,
@@ -69,6 +71,8 @@ from innerloop.theory.words import MatrixPolynomial, TooLargeError, TracePolynom
 
 __all__ = [
     "CovarianceLaw",
+    "DescentConstants",
+    "DictionaryRisk",
     "ErrorParts",
     "Flow",
     "JointMoments",
@@ -94,6 +98,7 @@ __all__ = [
     "gaussian_pairs",
     "gradient_flow",
     "in_context_query_risk",
+    "iterations",
     "largest_eigenvalue_exceeds",
     "layered_risk",
     "layered_risk_polynomial",
@@ -105,6 +110,7 @@ __all__ = [
     "mean_error_parts",
     "mean_spectrum",
     "moment_eigenvalues",
+    "one_head_floor",
     "one_step_preconditioner",
     "one_step_risk",
     "optimal_gap",
@@ -117,11 +123,14 @@ __all__ = [
     "residual_eigenvalues",
     "residual_moment",
     "response_risk",
+    "ridge_coefficients",
+    "ridge_matrix",
     "sample_eigenvalues",
     "sample_wishart",
     "sampled_looped_optimum",
     "sandwich_moment",
     "single_layer_risk",
+    "smallest_eigenvalue",
     "tied_risk",
     "trace_moment",
     "transformed_optimum",

@@ -2,6 +2,7 @@
 
 from innerloop.training.checkpoints import Checkpoint, CheckpointError
 from innerloop.training.controlled import ControlledWishart
+from innerloop.training.dictionary import DictionaryExact, DictionaryPrompts, two_rates
 from innerloop.training.history import History, Metric
 from innerloop.training.lbfgs import gauss_newton_coordinates, minimise
 from innerloop.training.objectives import Exact, Objective, Prompts, Wishart
@@ -12,6 +13,8 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "ControlledWishart",
+    "DictionaryExact",
+    "DictionaryPrompts",
     "Ensemble",
     "Exact",
     "History",
@@ -25,5 +28,6 @@ __all__ = [
     "gauss_newton_coordinates",
     "minimise",
     "train",
+    "two_rates",
     "warmup",
 ]

@@ -1,0 +1,65 @@
+"""Training on a dictionary of tokens: the exact and the sampled loss, and two learning rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop import theory
+from innerloop.models import DictionaryAttention
+from innerloop.tasks import DictionaryPrompt, DictionaryRegression
+
+
+@dataclass(frozen=True)
+class DictionaryExact:
+    """L(theta) = E (1/2K) |prediction - targets|^2 itself (Yang 2024, Eq. 9), without sampling."""
+
+    task: DictionaryRegression
+
+    @cached_property
+    def risk(self) -> theory.DictionaryRisk:
+        task = self.task
+        return theory.DictionaryRisk.of(task.features, task.shown, task.tau, task.second_moment)
+
+    def sample(self, generator: torch.Generator) -> None:
+        return None
+
+    def loss(self, model: DictionaryAttention, batch: None = None) -> Float[Tensor, ""]:
+        return self.risk(model.attention(self.task.tokens, self.task.shown))
+
+    def gap(self, model: DictionaryAttention) -> Float[Tensor, ""]:
+        """The loss above its infimum, exact also where it is far below rounding of the loss."""
+        return self.risk.gap(model.attention(self.task.tokens, self.task.shown))
+
+
+@dataclass(frozen=True)
+class DictionaryPrompts:
+    """The same loss on `batch` fresh prompts; for any model that answers a dictionary prompt."""
+
+    task: DictionaryRegression
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"batch must be at least 1, got {self.batch}")
+
+    def sample(self, generator: torch.Generator) -> DictionaryPrompt:
+        return self.task.sample(self.batch, generator=generator)
+
+    def loss(self, model: nn.Module, batch: DictionaryPrompt) -> Float[Tensor, ""]:
+        return (model(batch) - batch.targets).square().mean() / 2
+
+
+def two_rates(
+    model: DictionaryAttention, *, query_rate: float, weight_rate: float
+) -> torch.optim.SGD:
+    """Gradient descent with eta_Q for all Q_h and eta_w for all w_h (Yang 2024, Eq. 10)."""
+    for name, rate in (("query_rate", query_rate), ("weight_rate", weight_rate)):
+        if not 0 <= rate < float("inf"):
+            raise ValueError(f"{name} must be finite and not negative, got {rate}")
+    groups = [{"params": [model.q], "lr": query_rate}, {"params": [model.w], "lr": weight_rate}]
+    return torch.optim.SGD(groups)

@@ -1,0 +1,171 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from innerloop.models import DictionaryEncoder
+from innerloop.tasks import DictionaryPrompt, DictionaryRegression
+from innerloop.training import DictionaryPrompts, train
+from tests.samples import DOUBLE, normal, seeded
+
+TASK = DictionaryRegression.gaussian(3, 2, 8, 5, 0.1, generator=seeded())
+SMALL = {"layers": 2, "width": 12, "hidden": 20, "dtype": DOUBLE}
+
+
+def encoder(heads=3, d=3, seed=1, **sizes):
+    return DictionaryEncoder(d, heads, generator=seeded(seed), **(SMALL | sizes))
+
+
+def randomised(model):
+    """The same encoder with nothing left at its special start, biases and norms included."""
+    for i, parameter in enumerate(model.parameters()):
+        parameter.data = normal(*parameter.shape, seed=i) / 2
+    return model
+
+
+def by_hand(model, tokens, labels):
+    """The prediction for one prompt from loops over tokens and heads, with nothing of torch.nn."""
+    w = dict(model.named_parameters())
+
+    def linear(name, x):
+        return w[f"{name}.weight"] @ x + w[f"{name}.bias"]
+
+    def norm(name, x):
+        centred = x - x.mean()
+        scale = (centred.square().mean() + 1e-5).sqrt()
+        return centred / scale * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def attention(name, states, heads, width):
+        size, mixed = width // heads, []
+        projected = [linear(f"{name}.query_key_value", x).view(3, heads, size) for x in states]
+        for query in projected:
+            parts = []
+            for h in range(heads):
+                scores = [math.exp(query[0, h] @ key[1, h] / size**0.5) for key in projected]
+                weights = [score / sum(scores) for score in scores]
+                pairs = zip(weights, projected, strict=True)
+                parts.append(sum(weight * value[2, h] for weight, value in pairs))
+            mixed.append(linear(f"{name}.merge", torch.cat(parts)))
+        return mixed
+
+    shown = len(labels)
+    states = [
+        linear("embed", torch.cat([token, normal(2) * 0 if k >= shown else _pair(labels[k])]))
+        for k, token in enumerate(tokens)
+    ]
+    for i, layer in enumerate(model.layers):
+        name = f"layers.{i}"
+        mixed = attention(name, states, layer.heads, len(states[0]))
+        pairs = zip(states, mixed, strict=True)
+        states = [norm(f"{name}.after_attention", x + m) for x, m in pairs]
+        fed = [linear(f"{name}.feed_forward.0", x).clamp_min(0) for x in states]
+        fed = [linear(f"{name}.feed_forward.2", x) for x in fed]
+        pairs = zip(states, fed, strict=True)
+        states = [norm(f"{name}.after_feed_forward", x + f) for x, f in pairs]
+    return torch.cat([linear("read", x) for x in states])
+
+
+def _pair(label):
+    return torch.stack([label, torch.ones_like(label)])
+
+
+@pytest.mark.parametrize("heads", [1, 3, 12])
+def test_the_encoder_is_the_formula_of_vaswani_et_al_written_out(heads):
+    model, prompt = randomised(encoder(heads)), TASK.sample(2, generator=seeded(3))
+    answers = model(prompt).detach()
+    with torch.no_grad():
+        for labels, answer in zip(prompt.labels, answers, strict=True):
+            torch.testing.assert_close(by_hand(model, prompt.tokens, labels), answer)
+
+
+def test_the_targets_are_never_read():
+    model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
+    hidden = replace(prompt, targets=torch.full_like(prompt.targets, float("nan")))
+    assert torch.equal(model(hidden), model(prompt))
+
+
+def test_prompts_are_answered_independently():
+    model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
+    alone = DictionaryPrompt(prompt.tokens, prompt.labels[2:3], prompt.targets[2:3])
+    torch.testing.assert_close(model(alone), model(prompt)[2:3], rtol=1e-12, atol=1e-12)
+
+
+def test_a_shown_label_of_zero_is_told_from_a_label_that_is_not_shown():
+    model, prompt = randomised(encoder()), TASK.sample(1, generator=seeded(3))
+    labels = torch.cat([prompt.labels, torch.zeros(1, 1, dtype=DOUBLE)], dim=1)
+    longer = DictionaryPrompt(prompt.tokens, labels, prompt.targets)
+    assert not torch.allclose(model(longer), model(prompt))
+
+
+def test_reordering_the_shown_tokens_reorders_the_answers():
+    model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
+    order = torch.tensor([3, 1, 4, 0, 2, 5, 6, 7])
+    shuffled = DictionaryPrompt(
+        prompt.tokens[order], prompt.labels[:, order[:5]], prompt.targets[:, order]
+    )
+    torch.testing.assert_close(model(shuffled), model(prompt)[:, order])
+
+
+def test_predictions_are_not_linear_in_the_labels():
+    model, prompt = randomised(encoder()), TASK.sample(4, generator=seeded(3))
+    doubled = replace(prompt, labels=2 * prompt.labels)
+    silent = replace(prompt, labels=0 * prompt.labels)
+    assert not torch.allclose(model(doubled) - model(silent), 2 * (model(prompt) - model(silent)))
+
+
+def test_the_weights_come_from_the_generator_alone():
+    before = torch.get_rng_state()
+    one, same, other = encoder(seed=1), encoder(seed=1), encoder(seed=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(one.embed.weight, other.embed.weight)
+
+
+def test_the_first_weights_have_glorots_variance_and_the_sizes_of_the_paper():
+    model = DictionaryEncoder(100, 8, generator=seeded())
+    assert len(model.layers) == 4
+    assert model.read.weight.dtype == torch.float32
+    first = model.layers[0].feed_forward[0]
+    assert first.weight.shape == (512, 256)
+    assert (first.bias == 0).all()
+    variance = 2 / (512 + 256)
+    # The square of a uniform variable has variance 4/5 of its squared mean.
+    error = variance * (0.8 / first.weight.numel()) ** 0.5
+    assert abs(first.weight.square().mean().item() - variance) < 4 * error
+
+
+def test_training_lowers_the_loss():
+    model, objective = encoder(4, width=16), DictionaryPrompts(TASK, 64)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    history = train(model, objective, optimizer, steps=150, generator=seeded(), every=150)
+    assert history["loss"][-1] < 0.3 * history["loss"][0]
+
+
+@pytest.mark.parametrize("name", ["d", "heads", "layers", "width", "hidden"])
+def test_sizes_below_one_are_refused(name):
+    sizes = {"d": 3, "heads": 2} | {name: 0}
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        encoder(**sizes)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(
+        ValueError, match=r"divide the width 12 .* got 5; possible are 1, 2, 3, 4, "
+    ):
+        encoder(5)
+
+
+def test_tokens_of_another_dimension_are_refused():
+    prompt = DictionaryRegression.gaussian(4, 2, 8, 5, 0.1, generator=seeded()).sample(
+        2, generator=seeded()
+    )
+    with pytest.raises(ValueError, match="the 3 coordinates that the encoder was made for, got 4"):
+        encoder()(prompt)
+
+
+def test_a_prompt_of_another_precision_is_refused():
+    with pytest.raises(
+        ValueError, match=r"dtype torch\.float32 of the encoder, got torch\.float64"
+    ):
+        encoder(dtype=torch.float32)(TASK.sample(2, generator=seeded()))

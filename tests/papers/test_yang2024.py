@@ -1,0 +1,60 @@
+"""Every claim and figure of Yang et al. (2024), measured at the smallest scale."""
+
+from functools import cached_property
+
+import pytest
+
+from innerloop import theory
+from innerloop.papers import Outcome, Scale, select
+from tests.papers.contract import assert_measured, assert_typeset
+
+CORRECTED = {
+    *(
+        "lemma5",
+        "lemma10",
+        "eq17",
+        "unit-tokens",
+        "ybest",
+        "rate-heads",
+        "figure2a",
+        "figure3",
+        "figure4",
+    ),
+}
+HOLDING = {
+    *("eq8", "lemma1", "lemma2", "lemma3", "lemma4", "lemma6", "lemma7", "lemma8", "lemma9"),
+    *("eq26", "underfit", "proposition1", "theorem1", "theorem2", "one-head", "rate-tokens"),
+    *("figure2b", "figure5", "theorem1-path"),
+}
+ENTRIES = select(["yang2024"])
+
+
+def test_every_statement_of_the_paper_is_registered():
+    assert {entry.id.removeprefix("yang2024/") for entry in ENTRIES} == CORRECTED | HOLDING
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
+    name = entry.id.removeprefix("yang2024/")
+    assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_formulas_can_be_typeset(entry):
+    assert_typeset(entry)
+
+
+@pytest.mark.parametrize("name", ["figure2a", "figure3"])
+def test_a_wrong_optimum_is_found_out(name, monkeypatch):
+    right = theory.DictionaryRisk.optimum.func
+
+    def halved(risk):
+        optimum = right(risk).clone()
+        optimum[:, risk.shown :] /= 2
+        return optimum
+
+    wrong = cached_property(halved)
+    wrong.__set_name__(theory.DictionaryRisk, "optimum")
+    monkeypatch.setattr(theory.DictionaryRisk, "optimum", wrong)
+    (entry,) = select([f"yang2024/{name}"])
+    assert entry.compute(Scale.SMOKE).verdict.outcome == Outcome.FAILS

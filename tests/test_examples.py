@@ -1,0 +1,21 @@
+"""The examples run, and show what they say."""
+
+import runpy
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_heads_learn_a_representation_of_the_users_own(tmp_path, capsys):
+    example = runpy.run_path(str(EXAMPLES / "own_representation.py"))
+    output = tmp_path / "picture.png"
+    example["main"](["--steps", "200", "--heads", "1", "32", "--output", str(output)])
+    printed = capsys.readouterr().out
+    error = {
+        name.strip(): float(value)
+        for name, value in (line.rsplit(maxsplit=1) for line in printed.splitlines()[1:-1])
+    }
+    ridge = error["ridge regression on f"]
+    assert error["32 heads"] < 1.1 * ridge
+    assert 1.5 * ridge < error["1 head"] < 1
+    assert output.stat().st_size > 10_000
