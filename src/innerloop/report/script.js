@@ -39,3 +39,18 @@ function unfoldTarget() {
 }
 addEventListener("hashchange", unfoldTarget);
 unfoldTarget();
+
+// Formulas too long for half the width get the whole of it, and a little less size if that is not
+// enough; what is longer still can be scrolled.
+function fitFormulas() {
+  const overflows = (box) => box.scrollWidth > box.clientWidth + 1;
+  for (const sides of document.querySelectorAll(".sides")) {
+    const boxes = [...sides.querySelectorAll(".scroll")];
+    sides.classList.toggle("stacked", boxes.some(overflows));
+  }
+  for (const box of document.querySelectorAll(".formula .scroll")) {
+    const share = box.clientWidth / box.scrollWidth;
+    if (overflows(box) && share > 0.75) box.style.fontSize = `${Math.floor(98 * share)}%`;
+  }
+}
+fitFormulas();

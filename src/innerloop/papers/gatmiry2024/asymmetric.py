@@ -137,9 +137,9 @@ def asymmetric_is_lower(scale: Scale) -> Verdict:
         ],
         correction=Correction(
             r"\argmin_{A} L(A, 0) \text{ is symmetric}",
-            r"\begin{aligned} \argmin_{A = A^\top} L(A, 0) &= a^* \Sigma^{*-1} \\ "
-            r"\frac{L(a I + K / \sqrt{n}, 0)}{L(a^* I, 0)} &\to 1 - \frac{1}{2 d^2 + 5 d + 5} \\ "
-            r"K^\top = -K, &\; K^\top K = I,\; L = 2,\; \Sigma^* = I \end{aligned}",
+            r"\begin{aligned} & \argmin_{A = A^\top} L(A, 0) = a^* \Sigma^{*-1} \\ "
+            r"& \frac{L(a I + K / \sqrt{n}, 0)}{L(a^* I, 0)} \to 1 - \frac{1}{2 d^2 + 5 d + 5} \\ "
+            r"& K^\top = -K,\; K^\top K = I \\ & (L = 2,\; \Sigma^* = I) \end{aligned}",
             "The paper minimises over all matrices A, and compares the minimiser with the inverse "
             "covariance in the order of symmetric matrices; its formula for the loss (Lemma 4.1) "
             "contains the square root of A. Among symmetric A the multiples of the inverse "
