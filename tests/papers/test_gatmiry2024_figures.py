@@ -17,8 +17,8 @@ from innerloop.papers.gatmiry2024.longer_loops import (
 )
 from innerloop.papers.gatmiry2024.training import (
     exactly_trained,
-    gradient_flow,
     looped_transformer,
+    ray_flow,
     skew_curvature,
     symmetric_coordinates,
 )
@@ -86,7 +86,7 @@ def test_skew_curvature_matches_a_difference_quotient_of_the_exact_loss():
 
 def test_gradient_flow_solves_its_differential_equation():
     loops, n, d = 3, 30, 4
-    times, steps = gradient_flow(loops, n, d)
+    times, steps = ray_flow(loops, n, d)
 
     def velocity(_, a):
         step = torch.full((loops,), float(a[0]), dtype=DTYPE, requires_grad=True)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from innerloop.cli import commands
 from innerloop.cli.dictionary import dictionary
+from innerloop.cli.evaluate import evaluate
 from innerloop.cli.lengths import lengths
 from innerloop.runs import OutputError
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "list": commands.list_everything,
                 "reproduce": commands.reproduce,
                 "train": commands.train,
-                "evaluate": commands.evaluate,
+                "evaluate": evaluate,
                 "lengths": lengths,
                 "dictionary": dictionary,
                 "bench": commands.bench,

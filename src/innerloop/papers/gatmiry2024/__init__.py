@@ -15,6 +15,7 @@ from innerloop.papers.gatmiry2024 import (
     flow,
     out_of_distribution,
     figures,
+    loss_curves,
     longer_loops,
     convergence,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "long_prompts",
     "longer_loops",
     "loss",
+    "loss_curves",
     "moments",
     "near_minimum",
     "out_of_distribution",

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 
 import torch
-from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from innerloop import theory
@@ -53,15 +52,17 @@ def shortest_prompt(xi: float, loops: int, d: int) -> int:
 
 def gap_after(time: float, loops: int, n: int, d: int) -> float:
     """g(t) of the exact flow from g(0) = 1, A = 0."""
-    flow = solve_ivp(
-        lambda t, g: [-theory.long_prompt_slope(float(g[0]), loops, n, d) / d],
-        (0.0, time),
-        [1.0],
-        method="DOP853",
-        rtol=1e-10,
+    flow = theory.gradient_flow(
+        lambda g: torch.tensor(theory.long_prompt_risk(float(g), loops, n, d) / d, dtype=DTYPE),
+        torch.ones(1, dtype=DTYPE),
+        gradient=lambda g: torch.tensor(
+            [theory.long_prompt_slope(float(g), loops, n, d) / d], dtype=DTYPE
+        ),
+        until=time,
+        rest=1e-30,  # the slope is a high power of the gap: no time before `until` is at rest
         atol=1e-15,
     )
-    return float(flow.y[0, -1])
+    return float(flow.end)
 
 
 def loss_after(time: float, loops: int, n: int, d: int) -> float:

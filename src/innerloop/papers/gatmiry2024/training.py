@@ -259,7 +259,7 @@ def untied_transformer(d: int, n: int, layers: int, seed: int) -> History:
     )
 
 
-def gradient_flow(
+def ray_flow(
     loops: int, n: int, d: int, *, points: int = 4001
 ) -> tuple[Float[Tensor, " points"], Float[Tensor, " points"]]:
     """Times and step sizes of the gradient flow dA/dt = -grad L(A) from A = 0, without sampling.

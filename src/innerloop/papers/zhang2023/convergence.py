@@ -22,6 +22,7 @@ from innerloop.papers.zhang2023.settings import (
     WHY_LIMIT,
     Run,
     end_error,
+    ends_at_the_minimum,
     fixed,
     fixed_model,
     fixed_runs,
@@ -98,25 +99,7 @@ def flow_ends_at_the_minimum(scale: Scale) -> Verdict:
         below.append(flow.loss(flow.end).item() / lowest - 1)
         above.append(flow.loss(printed_limit(covariance)).item() / lowest - 1)
     return Verdict(
-        [
-            Check(
-                "largest entry of the difference between where all weights end and Eq. 4.1",
-                max(errors),
-                LIMIT,
-                min(without),
-                WHY_LIMIT,
-                "the difference from Eq. 4.1 with Lambda for Gamma",
-            ),
-            Check(
-                "how much the loss at the end exceeds the least loss that descent over all weights "
-                "finds, relative to it",
-                max(below),
-                1e-8,
-                min(above),
-                "the end is within 1e-6 of a minimum, where the loss is quadratic",
-                "Eq. 4.1 with Lambda for Gamma",
-            ),
-        ],
+        ends_at_the_minimum(errors, without, below, above, "Eq. 4.1"),
         settings={
             "(d, sigma / max)": ", ".join(f"({d}, {f})" for d, f in cases),
             "N": ", ".join(f"{LENGTHS[d]} for d = {d}" for d in sorted({d for d, _ in cases})),

@@ -24,6 +24,7 @@ from innerloop.papers.zhang2023.settings import (
     WHY_LIMIT,
     Run,
     end_error,
+    ends_at_the_minimum,
     exponential_law,
     exponential_mixture,
     gamma,
@@ -99,25 +100,7 @@ def flow_ends_at_the_minimum(scale: Scale) -> Verdict:
         above.append(loss(printed_limit(infinite)).item() / lowest - 1)
     v = SingleLayerFlow(exponential_law(equal), N).limit()[1].item()
     return Verdict(
-        [
-            Check(
-                "largest entry of the difference between where all weights end and Eq. 4.12",
-                max(errors),
-                LIMIT,
-                min(without),
-                WHY_LIMIT,
-                "the difference from Eq. 4.12 with Lambda for Gamma",
-            ),
-            Check(
-                "how much the loss at the end exceeds the least loss that descent over all weights "
-                "finds, relative to it",
-                max(below),
-                1e-8,
-                min(above),
-                "the end is within 1e-6 of a minimum, where the loss is quadratic",
-                "Eq. 4.12 with Lambda for Gamma",
-            ),
-        ],
+        ends_at_the_minimum(errors, without, below, above, "Eq. 4.12"),
         settings={
             "law": "diagonal, independent exponential entries",
             "N": N,

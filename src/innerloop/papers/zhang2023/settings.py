@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, generator, rotated
-from innerloop.papers.verdict import Scale
+from innerloop.papers.verdict import Check, Scale
 from innerloop.theory import CovarianceLaw, SingleLayerFlow
 
 # The paper has no numbers for its theory of convergence: these are ours. Spectra of Lambda by d.
@@ -206,4 +206,36 @@ def random_runs(scale: Scale) -> list[Run]:
             name=f"means {', '.join(f'{m:g}' for m in means)}, {fraction} max",
         )
         for means, fraction in chosen
+    ]
+
+
+def ends_at_the_minimum(
+    errors: list[float],
+    without: list[float],
+    below: list[float],
+    above: list[float],
+    equation: str,
+) -> list[Check]:
+    """Where all weights end is the point of this equation, and no descent finds a lower loss.
+
+    `without` and `above` are the same differences and losses for Lambda in place of Gamma.
+    """
+    return [
+        Check(
+            f"largest entry of the difference between where all weights end and {equation}",
+            max(errors),
+            LIMIT,
+            min(without),
+            WHY_LIMIT,
+            f"the difference from {equation} with Lambda for Gamma",
+        ),
+        Check(
+            "how much the loss at the end exceeds the least loss that descent over all weights "
+            "finds, relative to it",
+            max(below),
+            1e-8,
+            min(above),
+            "the end is within 1e-6 of a minimum, where the loss is quadratic",
+            f"{equation} with Lambda for Gamma",
+        ),
     ]
