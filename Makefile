@@ -2,16 +2,8 @@
 
 PYTHON ?= python3
 VENV := .venv
-empty :=
-space := $(empty) $(empty)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Shapes in signatures are checked while the tests run. Left out: the exact recursions of theory, whose
-# millions of tiny calls take no tensors.
-CHECKED := prompt tasks algorithms models training analysis $(addprefix theory., linear_attention ray \
-	looped shifted_risk prediction_error covariance_law gradient_flow \
-	single_layer_flow covariance_moments ridge softmax_descent)
-SHAPES := --jaxtyping-packages=$(subst $(space),,$(foreach m,$(CHECKED),innerloop.$(m),))beartype.beartype
 
 .PHONY: setup reproduce test test-slow check bench clean
 
@@ -28,10 +20,10 @@ reproduce: $(STAMP)
 	$(BIN)/innerloop reproduce
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(SHAPES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 test-slow: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q -m slow $(SHAPES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -93,7 +93,7 @@ def errors(task: DictionaryRegression, models: dict[int, DictionaryAttention]) -
     penalty = task.features.shape[1] * task.tau
     answers = {
         "ridge regression on f": prompt.labels
-        @ theory.ridge_matrix(task.features, task.shown, penalty)
+        @ theory.softmax.ridge_matrix(task.features, task.shown, penalty)
     }
     with torch.no_grad():
         answers |= {_count(heads): model(prompt) for heads, model in models.items()}
@@ -118,7 +118,9 @@ def picture(
     with torch.no_grad():
         answers = {heads: models[heads](prompt)[0, task.shown :] for heads in (few, many)}
     penalty = task.features.shape[1] * task.tau
-    (coefficients,) = theory.ridge_coefficients(task.features[: task.shown], prompt.labels, penalty)
+    (coefficients,) = theory.softmax.ridge_coefficients(
+        task.features[: task.shown], prompt.labels, penalty
+    )
     fine = torch.linspace(-torch.pi, torch.pi, 400, dtype=torch.float64)
     degrees = angle(task.tokens).rad2deg()
     shown, unseen = degrees[: task.shown], degrees[task.shown :]
@@ -147,7 +149,7 @@ def picture(
     colours = colormaps["viridis"](torch.linspace(0, 0.85, len(histories)).tolist())
     for (heads, history), colour in zip(histories.items(), colours, strict=True):
         gaps.plot(history["step"], history["gap"], color=colour, label=f"H = {heads}")
-    floor = theory.one_head_floor(DictionaryExact(task).risk)
+    floor = theory.softmax.one_head_floor(DictionaryExact(task).risk)
     gaps.axhline(floor, color="black", linewidth=0.8, linestyle=":", label="floor of H = 1")
     gaps.set(
         title="how many heads", xlabel="steps of Adam", ylabel="loss above ridge's", yscale="log"

@@ -9,7 +9,7 @@ from innerloop.models import (
     ShiftedGradientDescentWeights,
 )
 from innerloop.tasks import LinearRegression
-from innerloop.theory import loop_risks
+from innerloop.theory.linear import loop_risks
 from tests.models.forms import weights
 from tests.samples import DOUBLE, normal, random_prompt, seeded
 

@@ -4,7 +4,7 @@ import torch
 from innerloop.algorithms import GradientDescent, LeastSquares, Ridge, Zero
 from innerloop.analysis import Estimate, estimate_risk, learning_curve
 from innerloop.tasks import LinearRegression
-from innerloop.theory import layered_risk
+from innerloop.theory.linear import layered_risk
 from tests.samples import DOUBLE, covariance, normal, seeded
 
 TASK = LinearRegression(covariance(4), 20, noise_std=0.5)

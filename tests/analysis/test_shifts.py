@@ -20,7 +20,9 @@ SKEW = LinearRegression(covariance(4), 9, covariance(4, seed=2), noise_std=0.3)
 
 
 def best_step(task):
-    return theory.one_step_preconditioner(task.covariance, task.n, task.prior, task.noise_std)
+    return theory.linear.one_step_preconditioner(
+        task.covariance, task.n, task.prior, task.noise_std
+    )
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,13 @@ def test_a_free_matrix_that_beats_the_best_multiple_of_the_identity_does_so_on_f
 
 def test_skew_curvature_matches_a_difference_quotient_of_the_exact_loss():
     d, n, loops, e = 4, 60, 2, 1e-3
-    best = theory.looped_optimum(loops, n, d)
+    best = theory.linear.looped_optimum(loops, n, d)
     skew = torch.zeros(d, d, dtype=DTYPE)
     skew[1, 3], skew[3, 1] = e, -e
     identity = torch.eye(d, dtype=DTYPE)
-    moved = theory.tied_risk(best.steps[0] * identity + skew, identity, n, loops=loops).item()
+    moved = theory.linear.tied_risk(
+        best.steps[0] * identity + skew, identity, n, loops=loops
+    ).item()
     assert 2 * (moved - best.risk) / e**2 == pytest.approx(skew_curvature(d, n, loops), rel=1e-4)
 
 
@@ -90,7 +92,7 @@ def test_gradient_flow_solves_its_differential_equation():
 
     def velocity(_, a):
         step = torch.full((loops,), float(a[0]), dtype=DTYPE, requires_grad=True)
-        (slope,) = torch.autograd.grad(theory.ray_risk(step, n, d), step)
+        (slope,) = torch.autograd.grad(theory.linear.ray_risk(step, n, d), step)
         return [-slope.sum().item() / d]
 
     solution = solve_ivp(velocity, (0, times[-1].item()), [0.0], rtol=1e-9, atol=1e-12)

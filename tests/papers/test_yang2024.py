@@ -46,7 +46,7 @@ def test_formulas_can_be_typeset(entry):
 
 @pytest.mark.parametrize("name", ["figure2a", "figure3"])
 def test_a_wrong_optimum_is_found_out(name, monkeypatch):
-    right = theory.DictionaryRisk.optimum.func
+    right = theory.softmax.DictionaryRisk.optimum.func
 
     def halved(risk):
         optimum = right(risk).clone()
@@ -54,7 +54,7 @@ def test_a_wrong_optimum_is_found_out(name, monkeypatch):
         return optimum
 
     wrong = cached_property(halved)
-    wrong.__set_name__(theory.DictionaryRisk, "optimum")
-    monkeypatch.setattr(theory.DictionaryRisk, "optimum", wrong)
+    wrong.__set_name__(theory.softmax.DictionaryRisk, "optimum")
+    monkeypatch.setattr(theory.softmax.DictionaryRisk, "optimum", wrong)
     (entry,) = select([f"yang2024/{name}"])
     assert entry.compute(Scale.SMOKE).verdict.outcome == Outcome.FAILS

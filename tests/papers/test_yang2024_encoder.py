@@ -34,8 +34,8 @@ def test_every_plan_keeps_the_papers_proportions(scale):
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_no_linear_predictor_is_above_the_limit_out_of_domain(m):
     features, shown, tau = normal(9, m), 4, 0.2
-    inside = theory.DictionaryRisk.of(features, shown, tau)
-    outside = theory.DictionaryRisk.of(features, shown, tau, OUT_OF_DOMAIN.second_moment(m))
+    inside = theory.softmax.DictionaryRisk.of(features, shown, tau)
+    outside = theory.softmax.DictionaryRisk.of(features, shown, tau, OUT_OF_DOMAIN.second_moment(m))
     # The largest ratio of the two quadratic forms is a generalised eigenvalue.
     worst = torch.linalg.eigvals(torch.linalg.solve(inside.gram, outside.gram)).real.max().item()
     assert 4 < worst <= encoder_figures.linear_limit(m) + 1e-12

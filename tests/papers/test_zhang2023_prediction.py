@@ -7,7 +7,7 @@ from innerloop.papers import Outcome, select
 from innerloop.papers.zhang2023 import prediction, prompt_lengths
 from innerloop.papers.zhang2023.labels import LABELS
 from innerloop.tasks import Exponential
-from innerloop.theory import JointMoments, SampleComplexity
+from innerloop.theory.linear import JointMoments, SampleComplexity
 from tests.papers.contract import assert_measured, assert_typeset
 from tests.samples import assert_means, relative_error, seeded
 

@@ -8,7 +8,7 @@ from innerloop.models import (
     LinearAttention,
 )
 from innerloop.tasks import LinearRegression
-from innerloop.theory import layered_risk, ray_risk
+from innerloop.theory.linear import layered_risk, ray_risk
 from innerloop.training import ControlledWishart
 from tests.models.forms import weights
 from tests.samples import DOUBLE, assert_means, covariance, normal, seeded

@@ -4,7 +4,7 @@ from torch import nn
 
 from innerloop.models import GradientDescentWeights, LinearAttention, SingleLayerWeights
 from innerloop.tasks import LinearRegression
-from innerloop.theory import layered_risk, one_step_preconditioner
+from innerloop.theory.linear import layered_risk, one_step_preconditioner
 from innerloop.training import Exact, Wishart, gauss_newton_coordinates, minimise
 from innerloop.training.objectives import white_error
 from tests.models.forms import weights

@@ -5,7 +5,7 @@ import torch
 
 from innerloop.models import LinearAttention, ShiftedGradientDescentWeights
 from innerloop.tasks import LinearRegression
-from innerloop.theory import ray_risk
+from innerloop.theory.linear import ray_risk
 from innerloop.training import ControlledWishart, Exact, Prompts, Wishart
 from tests.samples import DOUBLE, assert_means, covariance, normal, seeded
 

@@ -11,7 +11,7 @@ import torch
 
 from innerloop.models import GradientDescentWeights, LinearAttention
 from innerloop.tasks import LinearRegression
-from innerloop.theory import layered_risk, one_step_preconditioner
+from innerloop.theory.linear import layered_risk, one_step_preconditioner
 from innerloop.training import Checkpoint, Exact, Prompts, clip_norm, cosine, train, warmup
 from tests.models.forms import weights
 from tests.samples import covariance, seeded

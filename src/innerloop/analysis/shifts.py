@@ -130,19 +130,19 @@ def one_step_risk(task: Any, preconditioner: Float[Tensor, "d d"]) -> float | No
 
 @one_step_risk.register
 def _(task: LinearRegression, preconditioner: Tensor) -> float | None:
-    return theory.one_step_risk(preconditioner, *_setting(task)).item()
+    return theory.linear.one_step_risk(preconditioner, *_setting(task)).item()
 
 
 @one_step_risk.register
 def _(task: OtherQuery, preconditioner: Tensor) -> float | None:
-    return theory.one_step_risk(
+    return theory.linear.one_step_risk(
         preconditioner, *_setting(task.task), query_covariance=task.covariance
     ).item()
 
 
 @one_step_risk.register
 def _(task: InContextQuery, preconditioner: Tensor) -> float | None:
-    return theory.in_context_query_risk(preconditioner, *_setting(task.task)).item()
+    return theory.linear.in_context_query_risk(preconditioner, *_setting(task.task)).item()
 
 
 @one_step_risk.register
@@ -161,7 +161,7 @@ def _(task: NonlinearLabels, preconditioner: Tensor) -> float | None:
     variance, prior = _scalar(base.covariance), _scalar(base.prior)
     if step is None or variance is None or prior is None:
         return None
-    return theory.response_risk(
+    return theory.linear.response_risk(
         step,
         task.response,
         variance=variance,
@@ -180,8 +180,8 @@ def _(task: RandomCovariance, preconditioner: Tensor) -> float | None:
         return None
     if not torch.equal(base.covariance, torch.diag(variances)):
         return None
-    scaled = theory.CovarianceLaw.exponential(law.mean * variances)
-    return theory.random_covariance_risk(preconditioner, scaled, base.n).item()
+    scaled = theory.linear.CovarianceLaw.exponential(law.mean * variances)
+    return theory.linear.random_covariance_risk(preconditioner, scaled, base.n).item()
 
 
 def _setting(task: LinearRegression) -> tuple[Tensor, int, Tensor, float]:

@@ -183,7 +183,7 @@ class Race:
 def time_to_optimum() -> Table:
     """Seconds of L-BFGS until the exact loss is within a margin of the optimum of Figure 1."""
     task = _figure1_task()
-    optimum = theory.untied_optimum(LAYERS, N, D).risk
+    optimum = theory.linear.untied_optimum(LAYERS, N, D).risk
     # The polynomial is found once, and torch imports much at its first optimizer: neither is part
     # of an objective's time.
     Race(Exact(task)).run(task, optimum, steps=1)

@@ -70,22 +70,22 @@ def dictionary(
     console.print(_comparison(task, exact.risk, model))
     console.print(
         f"the best predictor linear in the labels has the loss {exact.risk.infimum:.5g}; with one "
-        f"head none is closer to it than {theory.one_head_floor(exact.risk):.3g}"
+        f"head none is closer to it than {theory.softmax.one_head_floor(exact.risk):.3g}"
     )
 
 
 def _comparison(
-    task: DictionaryRegression, risk: theory.DictionaryRisk, model: DictionaryAttention
+    task: DictionaryRegression, risk: theory.softmax.DictionaryRisk, model: DictionaryAttention
 ) -> Table:
     m = task.features.shape[1]
     moment = GaussianCoefficients(1.0, 2.0).second_moment(m).to(task.features)
-    outside = theory.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
+    outside = theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
     repeated = torch.eye(task.shown, len(task.tokens)).to(task.features)
     heads = f"{model.heads} head" + "s" * (model.heads > 1)
     learners: dict[str, Tensor] = {
         f"{heads}, trained": model.attention(task.tokens, task.shown).detach(),
         "ridge on the features, penalty m tau": risk.optimum,
-        "ridge on the features, penalty N tau": theory.ridge_matrix(
+        "ridge on the features, penalty N tau": theory.softmax.ridge_matrix(
             task.features, task.shown, task.shown * task.tau
         ),
         "the shown labels, 0 for the others": repeated,

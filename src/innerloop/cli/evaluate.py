@@ -111,14 +111,16 @@ def evaluate(
     console.print(table)
     try:
         console.print(f"exact loss of the model: {Exact(target).loss(saved.model).item():.6g}")
-    except (theory.TooLargeError, ValueError):
+    except (theory.wishart.TooLargeError, ValueError):
         return
 
 
 def _shift_table(
     learners: Mapping[str, Learner], task: LinearRegression, samples: int, seed: int
 ) -> Table:
-    best = theory.one_step_preconditioner(task.covariance, task.n, task.prior, task.noise_std)
+    best = theory.linear.one_step_preconditioner(
+        task.covariance, task.n, task.prior, task.noise_std
+    )
     table = Table(title=f"loss under shifts, ± standard error, {samples} prompts", box=SIMPLE_HEAD)
     table.add_column("kind", no_wrap=True)
     table.add_column("shift")

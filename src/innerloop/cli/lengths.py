@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from innerloop.cli.specs import numbers
-from innerloop.theory import Lengths, SampleComplexity
+from innerloop.theory.linear import Lengths, SampleComplexity
 
 
 def lengths(

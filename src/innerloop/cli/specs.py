@@ -122,20 +122,22 @@ def newton(task: LinearRegression, *, steps: int = 5) -> Learner:
 
 def one_step(task: LinearRegression) -> Learner:
     """one gradient step with the best preconditioner (Ahn 2023, Theorem 1)"""
-    best = theory.one_step_preconditioner(task.covariance, task.n, task.prior, task.noise_std)
+    best = theory.linear.one_step_preconditioner(
+        task.covariance, task.n, task.prior, task.noise_std
+    )
     return GradientDescent([best])
 
 
 def ray(task: LinearRegression, *, steps: int = 3) -> Learner:
     """preconditioned descent with the best steps for prior=inverse (Ahn 2023, Theorem 4)"""
     inverse = task.covariance.inverse()
-    best = theory.untied_optimum(steps, task.n, task.d).steps
+    best = theory.linear.untied_optimum(steps, task.n, task.d).steps
     return GradientDescent([step * inverse for step in best])
 
 
 def looped_step(task: LinearRegression, *, loops: int = 5) -> Learner:
     """the best single step for prior=inverse, looped (Gatmiry 2024, Theorem 3.2, exactly)"""
-    best = theory.looped_optimum(loops, task.n, task.d).steps[0]
+    best = theory.linear.looped_optimum(loops, task.n, task.d).steps[0]
     return GradientDescent([best * task.covariance.inverse()] * loops)
 
 

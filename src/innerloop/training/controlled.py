@@ -62,7 +62,9 @@ class ControlledWishart:
         """Sample covariances, and the eigenvalues of the white ones they came from."""
         task, d = self.task, self.task.d
         dtype = task.covariance.dtype
-        white = theory.sample_wishart(self.batch, task.n, d, generator=generator, dtype=dtype)
+        white = theory.wishart.sample_wishart(
+            self.batch, task.n, d, generator=generator, dtype=dtype
+        )
         white = white / task.n
         eigenvalues, vectors = torch.linalg.eigh(white)
         shifted = torch.stack([eigenvalues.roll(k, dims=-1) for k in range(d)], dim=1)
@@ -101,7 +103,7 @@ class ControlledWishart:
     def ray_risk(self, model: LinearAttention) -> Float[Tensor, ""]:
         """The exact loss of the projection."""
         steps, transforms = self.ray(model)
-        spectrum = theory.ray_spectrum(
+        spectrum = theory.linear.ray_spectrum(
             len(steps), self.task.n, self.task.d, transformed=transforms is not None
         )
         return spectrum(self._ray_losses(model, spectrum.nodes))
@@ -111,7 +113,7 @@ class ControlledWishart:
     ) -> Float[Tensor, "*draws nodes"]:
         """What every eigenvalue contributes to the loss of the projection."""
         steps, transforms = self.ray(model)
-        error = theory.ray_error(steps, eigenvalues, transforms)
+        error = theory.linear.ray_error(steps, eigenvalues, transforms)
         losses = error.square()
         if isinstance(model.weights, ShiftedGradientDescentWeights):
             # On the ray the offset is (1 - error) u along each eigenvector, and with the cyclic

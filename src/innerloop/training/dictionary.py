@@ -21,9 +21,11 @@ class DictionaryExact:
     task: DictionaryRegression
 
     @cached_property
-    def risk(self) -> theory.DictionaryRisk:
+    def risk(self) -> theory.softmax.DictionaryRisk:
         task = self.task
-        return theory.DictionaryRisk.of(task.features, task.shown, task.tau, task.second_moment)
+        return theory.softmax.DictionaryRisk.of(
+            task.features, task.shown, task.tau, task.second_moment
+        )
 
     def sample(self, generator: torch.Generator) -> None:
         return None

@@ -81,7 +81,7 @@ class Wishart:
         task, d = self.task, self.task.d
         root = torch.linalg.cholesky(task.covariance)
         w = task.sample_weights(self.batch, generator=generator)
-        wishart = theory.sample_wishart(
+        wishart = theory.wishart.sample_wishart(
             self.batch, task.n, d + 1, generator=generator, dtype=root.dtype
         )
         factor = wishart.new_zeros(self.batch, d + 1, d + 1)
@@ -123,14 +123,16 @@ class Exact:
         task, weights = self.task, model.weights
         setting = (task.covariance, task.n, task.prior, task.noise_std)
         if isinstance(weights, SingleLayerWeights) and model.loops == 1:
-            return theory.single_layer_risk(weights.b, weights.a, *setting, masked=model.masked)
+            return theory.linear.single_layer_risk(
+                weights.b, weights.a, *setting, masked=model.masked
+            )
         _require_masked(model)
         if isinstance(weights, ShiftedGradientDescentWeights):
             return self._shifted_loss(weights, model.loops)
         if isinstance(weights, GradientDescentWeights):
-            return theory.layered_risk(weights.preconditioners, *setting, loops=model.loops)
+            return theory.linear.layered_risk(weights.preconditioners, *setting, loops=model.loops)
         if isinstance(weights, GDPlusPlusWeights):
-            return theory.layered_risk(
+            return theory.linear.layered_risk(
                 weights.preconditioners, *setting, transforms=weights.transforms, loops=model.loops
             )
         raise ValueError(
@@ -147,7 +149,7 @@ class Exact:
                 "the exact objective knows shifted weights of one layer without label noise, got "
                 f"layers = {weights.layers}, noise_std = {task.noise_std}; use the wishart one"
             )
-        return theory.tied_risk(
+        return theory.linear.tied_risk(
             weights.preconditioners[0],
             task.covariance,
             task.n,

@@ -72,7 +72,7 @@ def draw_figure1(tables: Mapping[str, Table]) -> Picture:
 def figure1(scale: Scale) -> FigureData:
     trained = sparse_transformers(scale)
     on_prompts = sparse_transformers(scale, on_prompts=True)
-    optimum = theory.untied_optimum(LAYERS, SPARSE_N, D).risk
+    optimum = theory.linear.untied_optimum(LAYERS, SPARSE_N, D).risk
     samples = scale.pick(smoke=10_000, quick=100_000, paper=1_000_000)
 
     def test_z(learner: Learner, run: Trained) -> float:
@@ -177,8 +177,8 @@ def draw_figure2(tables: Mapping[str, Table]) -> Picture:
 )
 def figure2(scale: Scale) -> FigureData:
     trained = sparse_transformers(scale)
-    best = theory.untied_optimum(LAYERS, SPARSE_N, D).steps
-    looped = theory.looped_optimum(LAYERS, SPARSE_N, D).steps
+    best = theory.linear.untied_optimum(LAYERS, SPARSE_N, D).steps
+    looped = theory.linear.looped_optimum(LAYERS, SPARSE_N, D).steps
 
     def gap(run: Trained, steps: torch.Tensor) -> float:
         means = run.white_preconditioners.diagonal(dim1=-2, dim2=-1).mean(-1).sort().values
@@ -245,11 +245,11 @@ def figure3(scale: Scale) -> FigureData:
     restarts = transformed_transformers(scale)
     trained = [runs[0] for runs in restarts]
     starts = scale.pick(smoke=60, quick=300, paper=1000)
-    best = theory.transformed_optimum(
+    best = theory.linear.transformed_optimum(
         LAYERS, TRANSFORMED_N, D, starts=starts, generator=generator(0)
     )
     assert best.transforms is not None
-    without = theory.untied_optimum(LAYERS, TRANSFORMED_N, D).risk
+    without = theory.linear.untied_optimum(LAYERS, TRANSFORMED_N, D).risk
     draws = scale.pick(smoke=2_000, quick=20_000, paper=100_000)
 
     def loss(run: Trained) -> tuple[float, Estimate]:
@@ -268,7 +268,7 @@ def figure3(scale: Scale) -> FigureData:
                 "final loss relative to the loss of zero weights",
                 max(ray for ray, _ in losses) / D,
                 1e-6,
-                theory.ray_risk(torch.zeros_like(best.steps), TRANSFORMED_N, D).item() / D,
+                theory.linear.ray_risk(torch.zeros_like(best.steps), TRANSFORMED_N, D).item() / D,
                 WHY_ZERO,
                 "zero weights",
             )

@@ -35,12 +35,12 @@ def best_plain_descent(task: LinearRegression, layers: int) -> float:
 
     def risk(steps: Tensor) -> Tensor:
         preconditioners = steps[:, None, None] * identity
-        return theory.layered_risk(
+        return theory.linear.layered_risk(
             preconditioners, task.covariance, task.n, task.prior, symmetric=True
         )
 
     starts = (0.3 + torch.rand(layers, generator=generator(s), dtype=DTYPE) for s in range(6))
-    return min(theory.descend(risk, start)[0] for start in starts)
+    return min(theory.flow.descend(risk, start)[0] for start in starts)
 
 
 def trained_loss(task: LinearRegression, layers: int, scale: Scale) -> tuple[float, float]:
@@ -59,7 +59,7 @@ def compare(settings: list[tuple[int, int]], scale: Scale) -> dict[str, list[flo
     for layers, n in settings:
         task = experiment(n, seed=0)
         starts = scale.pick(smoke=60, quick=300, paper=1000)
-        transformed = theory.transformed_optimum(
+        transformed = theory.linear.transformed_optimum(
             layers, n, D, starts=starts, generator=generator(0)
         )
         loss, off_ray = trained_loss(task, layers, scale)
@@ -67,7 +67,7 @@ def compare(settings: list[tuple[int, int]], scale: Scale) -> dict[str, list[flo
             "layers": layers,
             "n": n,
             "GD": best_plain_descent(task, layers),
-            "preconditioned GD": theory.untied_optimum(layers, n, D).risk,
+            "preconditioned GD": theory.linear.untied_optimum(layers, n, D).risk,
             "GD++": transformed.risk,
             "GD++ hits": transformed.hits,
             "trained": loss,

@@ -1,7 +1,7 @@
 """One layer: Theorem 1 and Lemmas 6 and 7 of Ahn et al. (2023).
 
-Risks here are exact (`theory.single_layer_risk`), and so are their gradients. The paper's sign is
-converted once, in `models.conventions`: its A is minus the preconditioner.
+Risks here are exact (`theory.linear.single_layer_risk`), and so are their gradients. The paper's
+sign is converted once, in `models.conventions`: its A is minus the preconditioner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def stated_minimum(task: LinearRegression, preconditioner: Tensor) -> tuple[Tens
 
 
 def risk(task: LinearRegression, b: Tensor, a: Tensor) -> Tensor:
-    return theory.single_layer_risk(b, a, task.covariance, task.n, task.prior)
+    return theory.linear.single_layer_risk(b, a, task.covariance, task.n, task.prior)
 
 
 def deepest_descent(task: LinearRegression, b: Tensor, a: Tensor, draws: int) -> float:
@@ -52,7 +52,7 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
     found = []
     for seed in range(starts):
         start = 0.5 * torch.randn((d + 1) ** 2, generator=generator(seed), dtype=DTYPE)
-        value, end = theory.descend(loss, start)
+        value, end = theory.flow.descend(loss, start)
         found.append((value, end[: d + 1], end[d + 1 :].view(d + 1, d)))
     return sorted(found, key=lambda point: point[0])
 
@@ -68,7 +68,7 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
     r"0 \end{bmatrix}",
 )
 def global_minimum(scale: Scale) -> Verdict:
-    best = theory.one_step_preconditioner(TASK.covariance, N)
+    best = theory.linear.one_step_preconditioner(TASK.covariance, N)
     b, a = stated_minimum(TASK, best)
     optimum = risk(TASK, b, a).item()
     # Without the regulariser tr(Sigma)/n the preconditioner would be Sigma^-1.
@@ -77,7 +77,7 @@ def global_minimum(scale: Scale) -> Verdict:
     reached = [value / optimum - 1 for value, _, _ in critical_points(TASK, starts)]
     elsewhere = [gap for gap in reached if gap > 1e-8]
     # The best plain step: A = eta I minimises a quadratic in eta.
-    second = theory.sandwich_moment(TASK.covariance, TASK.covariance, N)
+    second = theory.linear.sandwich_moment(TASK.covariance, TASK.covariance, N)
     eta = TASK.covariance.square().sum() / second.trace()
     plain = risk(TASK, *stated_minimum(TASK, eta * torch.eye(3, dtype=DTYPE))).item()
     draws = scale.pick(smoke=200, quick=800, paper=800)
@@ -120,7 +120,7 @@ def global_minimum(scale: Scale) -> Verdict:
 
 def family_distance(task: LinearRegression, b: Tensor, a: Tensor) -> float:
     """Distance of b (x) A from that of the stated minimum; rescaling (g b, A/g) leaves it alone."""
-    best = stated_minimum(task, theory.one_step_preconditioner(task.covariance, task.n))
+    best = stated_minimum(task, theory.linear.one_step_preconditioner(task.covariance, task.n))
     given, stated = (torch.einsum("i,jk->ijk", *pair) for pair in ((b, a), best))
     return ((given - stated).norm() / stated.norm()).item()
 
@@ -133,7 +133,7 @@ def family_distance(task: LinearRegression, b: Tensor, a: Tensor) -> float:
 )
 def uniqueness(scale: Scale) -> Verdict:
     one = LinearRegression(torch.tensor([[0.8]], dtype=DTYPE), 4)
-    gamma_inverse = theory.one_step_preconditioner(one.covariance, one.n).item()
+    gamma_inverse = theory.linear.one_step_preconditioner(one.covariance, one.n).item()
     # b = (p, 0), A = (0, r): reads the label through the covariate's slot of b instead.
     other = (
         torch.tensor([1.0, 0.0], dtype=DTYPE),
@@ -195,7 +195,7 @@ def component_gradient(task: LinearRegression, j: int, coefficient: float) -> Te
     gradient can differ from zero: 2 E[w_j m] - 2 coefficient E[m m_j], with E[m m^T] = E[S^2].
     """
     d = task.d
-    second = theory.sandwich_moment(torch.eye(d, dtype=DTYPE), task.covariance, task.n)
+    second = theory.linear.sandwich_moment(torch.eye(d, dtype=DTYPE), task.covariance, task.n)
     gradient = torch.zeros(d + 1, d + 1, dtype=DTYPE)
     gradient[-1, :-1] = 2 * task.covariance[j] - 2 * coefficient * second[j]
     gradient[:-1, -1] = gradient[-1, :-1]

@@ -1,7 +1,8 @@
 """Several layers: Lemmas 2, 8, 9, 10 and Theorems 3, 4, 5 of Ahn et al. (2023).
 
-Risks and gradients are exact (`theory.layered_risk`, degree up to 8 in the sample covariance):
-sampling leaves noise in gradient directions that is larger than what the theorems are about.
+Risks and gradients are exact (`theory.linear.layered_risk`, degree up to 8 in the sample
+covariance): sampling leaves noise in gradient directions that is larger than what the theorems are
+about.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def forward_pass_is_gradient_descent(scale: Scale) -> Verdict:
 
 def reached(function: Callable[[Tensor], Tensor], starts: Iterable[Tensor]) -> list[float]:
     """Where descent ends from each of these starts."""
-    return [theory.descend(function, start.flatten())[0] for start in starts]
+    return [theory.flow.descend(function, start.flatten())[0] for start in starts]
 
 
 @claim(
@@ -106,17 +107,19 @@ def two_layers_are_diagonal(scale: Scale) -> Verdict:
 
         def full(v: Tensor, d: int = d, n: int = n, identity: Tensor = identity) -> Tensor:
             a = symmetric(v.view(2, d, d))
-            return theory.layered_risk(a, identity, n, symmetric=True)
+            return theory.linear.layered_risk(a, identity, n, symmetric=True)
 
         def diagonal(v: Tensor, d: int = d, n: int = n, identity: Tensor = identity) -> Tensor:
-            return theory.layered_risk(torch.diag_embed(v.view(2, d)), identity, n, symmetric=True)
+            return theory.linear.layered_risk(
+                torch.diag_embed(v.view(2, d)), identity, n, symmetric=True
+            )
 
         centre = 0.5 * torch.stack([identity, identity])
         ends = reached(full, (centre + 0.3 * normal(s, 2, d, d) for s in range(starts)))
         lowest, highest = min(ends), max(ends)
         best_diagonal = min(reached(diagonal, (0.5 + 0.3 * normal(s, 2, d) for s in range(starts))))
-        optimum = theory.untied_optimum(2, n, d).risk
-        tied = theory.looped_optimum(2, n, d).risk
+        optimum = theory.linear.untied_optimum(2, n, d).risk
+        tied = theory.linear.looped_optimum(2, n, d).risk
         diagonal_gap = max(diagonal_gap, best_diagonal / lowest - 1)
         scalar_gap = max(scalar_gap, abs(lowest / optimum - 1), abs(highest / optimum - 1))
         tied_gap = min(tied_gap, tied / optimum - 1)
@@ -157,7 +160,7 @@ def gradients(
     a = a.clone().requires_grad_()
     b = torch.zeros_like(a) if b is None else b.clone().requires_grad_()
     transforms = b if b.requires_grad else None
-    value = theory.layered_risk(a, sigma, n, prior, transforms=transforms, symmetric=True)
+    value = theory.linear.layered_risk(a, sigma, n, prior, transforms=transforms, symmetric=True)
     value.backward()
     assert a.grad is not None
     return symmetric(a.grad), torch.zeros_like(a) if b.grad is None else b.grad
@@ -182,7 +185,7 @@ def ray_holds_critical_points(scale: Scale) -> Verdict:
     """The infimum is attained: at the best steps the gradient in every matrix is zero."""
     n, layers = 7, scale.pick(smoke=2, quick=3, paper=3)
     inverse = SIGMA.inverse()
-    steps = theory.untied_optimum(layers, n, 3).steps
+    steps = theory.linear.untied_optimum(layers, n, 3).steps
     best = steps[:, None, None] * inverse
     arbitrary = torch.tensor([0.4, 0.9, 0.2], dtype=DTYPE)[:layers, None, None] * inverse
     identity = torch.eye(3, dtype=DTYPE)
@@ -298,10 +301,10 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
 
     point = torch.tensor([0.4, 1.5], dtype=DTYPE), torch.tensor([0.8, 0.0], dtype=DTYPE)
     a_gradient, b_gradient = ray_gradients(inverse, *point)
-    best = theory.transformed_optimum(2, n, d, starts=20, generator=generator(0))
+    best = theory.linear.transformed_optimum(2, n, d, starts=20, generator=generator(0))
     assert best.transforms is not None
     a_best, b_best = ray_gradients(inverse, best.steps, best.transforms)
-    untransformed = theory.untied_optimum(2, n, d).steps, torch.zeros(2, dtype=DTYPE)
+    untransformed = theory.linear.untied_optimum(2, n, d).steps, torch.zeros(2, dtype=DTYPE)
     _, b_control = ray_gradients(inverse, *untransformed)
     skew = torch.tensor([[0.0, 0.2], [0.1, 0.0]], dtype=DTYPE)
     a_point, b_point = on_ray(*point)
@@ -358,7 +361,10 @@ def order_does_not_matter(scale: Scale) -> Verdict:
 
     def spread(a: Tensor) -> float:
         values = torch.stack(
-            [theory.layered_risk(a[list(p)], SIGMA, n, inverse) for p in permutations(range(3))]
+            [
+                theory.linear.layered_risk(a[list(p)], SIGMA, n, inverse)
+                for p in permutations(range(3))
+            ]
         )
         return ((values.max() - values.min()) / values.min()).item()
 

@@ -34,20 +34,20 @@ def quarter_turns(d: int) -> Tensor:
 def relative_loss(a: Tensor, n: int, loops: int = LOOPS) -> Tensor:
     """The exact loss of A over the least on the ray, Sigma* = I."""
     identity = torch.eye(len(a), dtype=DTYPE)
-    best = theory.looped_optimum(loops, n, len(a))
-    return theory.tied_risk(a, identity, n, loops=loops) / best.risk
+    best = theory.linear.looped_optimum(loops, n, len(a))
+    return theory.linear.tied_risk(a, identity, n, loops=loops) / best.risk
 
 
 def change(d: int, n: int) -> float:
     """How much adding K / sqrt(n) to the best multiple of the identity changes the loss."""
-    step = theory.looped_optimum(LOOPS, n, d).steps[0]
+    step = theory.linear.looped_optimum(LOOPS, n, d).steps[0]
     a = step * torch.eye(d, dtype=DTYPE) + quarter_turns(d) / n**0.5
     return relative_loss(a, n).item() - 1
 
 
 def lowest(d: int, n: int, starts: int, *, symmetric: bool) -> float:
     """The lowest relative loss that descent finds, over symmetric or over all A."""
-    step = theory.looped_optimum(LOOPS, n, d).steps[0]
+    step = theory.linear.looped_optimum(LOOPS, n, d).steps[0]
 
     def loss(vector: Tensor) -> Tensor:
         a = vector.view(d, d)
@@ -57,7 +57,7 @@ def lowest(d: int, n: int, starts: int, *, symmetric: bool) -> float:
     for seed in range(starts):
         noise = torch.randn(d, d, generator=generator(seed), dtype=DTYPE)
         start = step * torch.eye(d, dtype=DTYPE) + 0.1 * noise
-        found.append(theory.descend(loss, start.flatten())[0])
+        found.append(theory.flow.descend(loss, start.flatten())[0])
     return min(found) - 1
 
 
@@ -90,7 +90,7 @@ def asymmetric_is_lower(scale: Scale) -> Verdict:
     deeper = {
         loops: min(
             relative_loss(
-                theory.looped_optimum(loops, n, d).steps[0] * torch.eye(d, dtype=DTYPE)
+                theory.linear.looped_optimum(loops, n, d).steps[0] * torch.eye(d, dtype=DTYPE)
                 + b / 20 * quarter_turns(d),
                 n,
                 loops,

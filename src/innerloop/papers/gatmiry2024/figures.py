@@ -59,7 +59,7 @@ def excess(run: Trained, loss: float | None = None) -> float:
 
 def loss_of_identity(run: Trained) -> float:
     """The exact loss of A = I."""
-    return theory.loop_risks(1.0, run.model.loops, run.task.n, run.task.d)[-1].item()
+    return theory.linear.loop_risks(1.0, run.model.loops, run.task.n, run.task.d)[-1].item()
 
 
 def lands_on_the_best_step(trained: list[Trained]) -> list[Check]:
@@ -154,7 +154,7 @@ def figure1(scale: Scale) -> FigureData:
     prompts = [
         prompt_trained(d, n, loops, seed, scale) for n in sizes for seed in prompt_seeds(scale)
     ]
-    best = {n: theory.looped_optimum(loops, n, d) for n in sizes}
+    best = {n: theory.linear.looped_optimum(loops, n, d) for n in sizes}
     steps = {n: optimum.steps[0].item() for n, optimum in best.items()}
     off = [run.step / run.best_step - 1 for run in prompts]
     verdict = Verdict(
@@ -197,7 +197,7 @@ def figure1(scale: Scale) -> FigureData:
             f"a* = {steps[sizes[0]]:.3f} at n = {sizes[0]} and {steps[sizes[-1]]:.3f} at "
             f"n = {sizes[-1]} (d = {d}, L = {loops}). Training ends there for every n. With A = I "
             f"the loss at n = {sizes[0]} would be "
-            f"{theory.loop_risks(1.0, loops, sizes[0], d)[-1].item():.3g} in place of "
+            f"{theory.linear.loop_risks(1.0, loops, sizes[0], d)[-1].item():.3g} in place of "
             f"{best[sizes[0]].risk:.3f}.",
         ),
         settings={

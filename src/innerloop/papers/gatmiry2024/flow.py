@@ -52,11 +52,13 @@ def shortest_prompt(xi: float, loops: int, d: int) -> int:
 
 def gap_after(time: float, loops: int, n: int, d: int) -> float:
     """g(t) of the exact flow from g(0) = 1, A = 0."""
-    flow = theory.gradient_flow(
-        lambda g: torch.tensor(theory.long_prompt_risk(float(g), loops, n, d) / d, dtype=DTYPE),
+    flow = theory.flow.gradient_flow(
+        lambda g: torch.tensor(
+            theory.linear.long_prompt_risk(float(g), loops, n, d) / d, dtype=DTYPE
+        ),
         torch.ones(1, dtype=DTYPE),
         gradient=lambda g: torch.tensor(
-            [theory.long_prompt_slope(float(g), loops, n, d) / d], dtype=DTYPE
+            [theory.linear.long_prompt_slope(float(g), loops, n, d) / d], dtype=DTYPE
         ),
         until=time,
         rest=1e-30,  # the slope is a high power of the gap: no time before `until` is at rest
@@ -66,7 +68,7 @@ def gap_after(time: float, loops: int, n: int, d: int) -> float:
 
 
 def loss_after(time: float, loops: int, n: int, d: int) -> float:
-    return theory.long_prompt_risk(gap_after(time, loops, n, d), loops, n, d)
+    return theory.linear.long_prompt_risk(gap_after(time, loops, n, d), loops, n, d)
 
 
 def limit_loss_after(time: float, loops: int, start: Tensor) -> float:
@@ -183,7 +185,7 @@ def convergence(scale: Scale) -> Verdict:
     # Small enough a xi that the bound of part 2 is below 1 and excludes A = 0.
     loops, d, xi = 2, 2, 1e-7
     n, bound = shortest_prompt(xi, loops, d), distance_bound(xi, loops, d)
-    best = 1 - float(theory.optimal_gap(loops, n, d))
+    best = 1 - float(theory.linear.optimal_gap(loops, n, d))
     end = 1 - gap_after(sufficient_time(xi, loops, d), loops, n, d)
     close = Check(
         "|A(t) / A_opt - 1| at the corrected time over its bound (part 2), d = 2",

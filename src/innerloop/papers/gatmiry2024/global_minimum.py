@@ -26,7 +26,7 @@ def exact_loss(
     """The loss L(A, 0) of a preconditioner, without sampling."""
 
     def loss(a: Tensor) -> Tensor:
-        return theory.tied_risk(
+        return theory.linear.tied_risk(
             a, task.covariance, task.n, task.prior, loops=loops, symmetric=symmetric
         )
 
@@ -38,14 +38,14 @@ def reached(task: LinearRegression, loops: int, seed: int) -> Tensor:
     d = task.d
     loss = exact_loss(task, loops, symmetric=True)
     start = 0.5 * normal(seed, d * d)
-    _, end = theory.descend(lambda v: loss(symmetric(v.view(d, d))), start)
+    _, end = theory.flow.descend(lambda v: loss(symmetric(v.view(d, d))), start)
     return symmetric(end.view(d, d))
 
 
 def unpreconditioned(task: LinearRegression, loops: int) -> Tensor:
     """The best multiple of the identity, found by descent."""
     loss, identity = exact_loss(task, loops, symmetric=True), torch.eye(task.d, dtype=DTYPE)
-    _, step = theory.descend(lambda v: loss(v * identity), torch.full((1,), 0.5, dtype=DTYPE))
+    _, step = theory.flow.descend(lambda v: loss(v * identity), torch.full((1,), 0.5, dtype=DTYPE))
     return step * identity
 
 
@@ -68,7 +68,7 @@ def minimum_is_on_the_ray(scale: Scale) -> Verdict:
     gap, distance, plain_gap, plain_distance = 0.0, 0.0, float("inf"), float("inf")
     for spectrum, n, loops in cases:
         task = LinearRegression.with_inverse_prior(rotated(spectrum, seed=0), n)
-        best = theory.looped_optimum(loops, n, task.d)
+        best = theory.linear.looped_optimum(loops, n, task.d)
         target = best.steps[0] * task.covariance.inverse()
         loss = exact_loss(task, loops, symmetric=False)
         for seed in range(starts):
@@ -148,7 +148,7 @@ def loss_is_convex(scale: Scale) -> Verdict:
     plane = torch.stack([unit[0], unit[3], (unit[1] + unit[2]) / 2**0.5])
 
     def bound(n: int, loops: int) -> Callable[[Tensor], Tensor]:
-        return lambda a: theory.lower_bound(a, tasks[n].covariance, n, loops=loops)
+        return lambda a: theory.linear.lower_bound(a, tasks[n].covariance, n, loops=loops)
 
     kinds = [(n, loops) for n in tasks for loops in depths]
     losses = {kind: exact_loss(tasks[kind[0]], kind[1], symmetric=False) for kind in kinds}

@@ -49,12 +49,12 @@ class RayPoint:
 
     @property
     def loss(self) -> float:
-        return float(theory.long_prompt_risk(self.gap, self.loops, self.n, self.d))
+        return float(theory.linear.long_prompt_risk(self.gap, self.loops, self.n, self.d))
 
     @property
     def gradient(self) -> float:
         """|grad L|^2."""
-        slope = theory.long_prompt_slope(self.gap, self.loops, self.n, self.d)
+        slope = theory.linear.long_prompt_slope(self.gap, self.loops, self.n, self.d)
         return float(slope**2 / self.d)
 
     @property
@@ -114,7 +114,7 @@ def dominance_verdict(scale: Scale, threshold_base: int, note: str) -> Verdict:
         for d in (2, 100, 10_000, 100_000)
         for gap in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(-1))
     ]
-    optimum = RayPoint(theory.optimal_gap(2, n, 10), 2, n, 10)
+    optimum = RayPoint(theory.linear.optimal_gap(2, n, 10), 2, n, 10)
     ray = min(p.dominance / constant(p.loops, p.d) for p in points)
     off_ray, count = off_ray_dominance(scale, threshold_base)
     small = [p.dominance * 16 for p in points if p.d == 2]
@@ -241,7 +241,7 @@ def dominance_lemma(scale: Scale) -> Verdict:
     # d gap^4 is just above epsilon^4 = 1.
     large = admitted(Fraction(10001, 100000), 10**4)
     small = admitted(Fraction(50005, 100000), 16)
-    optimum = RayPoint(theory.optimal_gap(loops, n, 16), loops, n, 16)
+    optimum = RayPoint(theory.linear.optimal_gap(loops, n, 16), loops, n, 16)
     power = epsilon ** (4 * loops - 2)
     control = "the optimum, where the gradient vanishes and the lemma does not apply"
     points = [large, small]

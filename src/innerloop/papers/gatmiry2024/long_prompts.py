@@ -32,11 +32,11 @@ class LongPrompt:
 
     @property
     def gap(self) -> Fraction:
-        return theory.optimal_gap(self.loops, self.n, self.d)
+        return theory.linear.optimal_gap(self.loops, self.n, self.d)
 
     @property
     def loss(self) -> float:
-        return float(theory.long_prompt_risk(self.gap, self.loops, self.n, self.d))
+        return float(theory.linear.long_prompt_risk(self.gap, self.loops, self.n, self.d))
 
     @property
     def loss_bound(self) -> float:
@@ -51,7 +51,7 @@ class LongPrompt:
     def shift_weight(self, gap: Fraction) -> float:
         """E |u^T (I - (I - Sigma A)^L)|^2 per |u|^2 on the ray: what a shift costs."""
         half, whole = (
-            theory.residual_moment(gap, power, self.n, self.d)
+            theory.linear.residual_moment(gap, power, self.n, self.d)
             for power in (self.loops, 2 * self.loops)
         )
         return float((self.d - 2 * half + whole) / self.d)
@@ -156,11 +156,11 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
     short, long = 10**6, 10**8
     gaps = {
-        (loops, n): float(theory.optimal_gap(loops, n, d))
+        (loops, n): float(theory.linear.optimal_gap(loops, n, d))
         for loops in depths
         for n in (short, long)
     }
-    constants = {loops: float(theory.gap_constant(loops, d)) for loops in depths}
+    constants = {loops: float(theory.linear.gap_constant(loops, d)) for loops in depths}
 
     def exponent(values: Callable[[int, int], float], loops: int) -> float:
         """Of n, between the two lengths."""

@@ -51,7 +51,7 @@ def shifted_means(step: float, n: int, most: int) -> list[float]:
     task = shifted_task(n)
     preconditioner = step * torch.eye(task.d, dtype=DTYPE)
     return [
-        theory.layered_risk(
+        theory.linear.layered_risk(
             preconditioner[None], task.covariance, n, task.prior, loops=loops, symmetric=True
         ).item()
         for loops in range(1, most + 1)
@@ -60,7 +60,7 @@ def shifted_means(step: float, n: int, most: int) -> list[float]:
 
 def shifted_lower_bound(step: float, n: int, loops: int) -> Float[Tensor, " counts"]:
     """sum_i E (1 - a s_i chi^2_n / n)^{2L} for L = 1, ..., `loops`; see the module's docstring."""
-    chi_squared = theory.mean_spectrum(n, 1, 2 * loops)
+    chi_squared = theory.wishart.mean_spectrum(n, 1, 2 * loops)
     powers = 2 * torch.arange(1, loops + 1, dtype=DTYPE)[:, None, None]
     left = 1 - step * SHIFTED_VARIANCES[:, None] * chi_squared.nodes
     return chi_squared(left.abs() ** powers).sum(-1)
@@ -128,7 +128,7 @@ def figure3(scale: Scale) -> FigureData:
     growth = {key: mean[-1] / mean.min() for key, mean in means.items()}
     bounds = [curve(away, k, BOUND)[-1] / curve(away, k, MEAN)[exact_loops - 1] for k in models]
     probability = {
-        (n, loops): theory.expanding_probability(run.step, n, d)
+        (n, loops): theory.linear.expanding_probability(run.step, n, d)
         for (n, loops), run in models.items()
     }
     few = EXAMPLES[0]
@@ -144,7 +144,7 @@ def figure3(scale: Scale) -> FigureData:
         return abs(shares[home, (few, loops)] - exact) / error
 
     triple = 3 * models[few, 2].step
-    tripled = theory.loop_risks(triple, TEST_LOOPS, few, d)[1:]
+    tripled = theory.linear.loop_risks(triple, TEST_LOOPS, few, d)[1:]
     expanding = LinearAttention(GradientDescentWeights(triple * torch.eye(d, dtype=DTYPE)[None]))
     worse = loop_curve(
         expanding, models[few, 2].task, loops=TEST_LOOPS, samples=samples, generator=generator(2)
@@ -192,7 +192,10 @@ def figure3(scale: Scale) -> FigureData:
                 f"largest |z| of the share of prompts on which a loop expands, n = {few}",
                 max(share_z(k, probability[few, k]) for k in TRAINED_LOOPS),
                 SAMPLING,
-                min(share_z(k, theory.expanding_probability(1.0, few, d)) for k in TRAINED_LOOPS),
+                min(
+                    share_z(k, theory.linear.expanding_probability(1.0, few, d))
+                    for k in TRAINED_LOOPS
+                ),
                 WHY_SAMPLING,
                 "the exact probability for A = I",
             ),
@@ -253,7 +256,9 @@ def _rows(run: Trained, samples: int, exact_loops: int) -> list[Row]:
     """Every line of the figure for one model: a row for each number of loops."""
     n, trained = run.task.n, run.model.loops
     lines: dict[tuple[str, str], list[float]] = {
-        (WHERE[0], MEAN): theory.loop_risks(run.step, TEST_LOOPS, n, run.task.d)[1:].tolist(),
+        (WHERE[0], MEAN): theory.linear.loop_risks(run.step, TEST_LOOPS, n, run.task.d)[
+            1:
+        ].tolist(),
         (WHERE[1], MEAN): shifted_means(run.step, n, exact_loops),
         (WHERE[1], BOUND): shifted_lower_bound(run.step, n, TEST_LOOPS).tolist(),
     }

@@ -163,7 +163,7 @@ def looped_loss(scale: Scale) -> Verdict:
     on_ray = value(ray, printed_loss=True, sample=True)
     printed = value(off, printed_loss=True, sample=True)
     corrected = value(off, printed_loss=False, sample=False)
-    words = theory.tied_risk(
+    words = theory.linear.tied_risk(
         off, TASK.covariance, N, TASK.prior, loops=loops, shift=u, symmetric=True
     ).item()
     no_shift = value(off, printed_loss=True, sample=True, shift=0 * u)
@@ -312,11 +312,11 @@ def loss_as_trace(scale: Scale) -> Verdict:
 def changed_covariance(scale: Scale) -> Verdict:
     """Left side by expansion in words, right side by moments of the changed covariance."""
     a = 0.5 * TASK.covariance.inverse() + 0.2 * symmetric(normal(1, D, D))
-    left = theory.lower_bound(a, TASK.covariance, N, loops=LOOPS).item()
+    left = theory.linear.lower_bound(a, TASK.covariance, N, loops=LOOPS).item()
 
     def right(covariance: Tensor) -> float:
         spectrum = [Fraction(v) for v in torch.linalg.eigvalsh(covariance).tolist()]
-        return float(sum(theory.residual_eigenvalues(spectrum, N, 2 * LOOPS)))
+        return float(sum(theory.wishart.residual_eigenvalues(spectrum, N, 2 * LOOPS)))
 
     half = square_root(a)
     return Verdict(

@@ -74,14 +74,14 @@ def figure2(scale: Scale) -> FigureData:
         for loops in counts
         if loops > 1
     }
-    untied = {key: theory.untied_optimum(key[1], key[0], d).risk for key in layers}
+    untied = {key: theory.linear.untied_optimum(key[1], key[0], d).risk for key in layers}
     losses = {key: max(run.ray_loss for run in runs) for key, runs in looped.items()}
     rest = max(run.loss / run.ray_loss - 1 for runs in looped.values() for run in runs)
     ends = {key: max(h["loss"][-1] for h in histories) for key, histories in layers.items()}
     ratio = {key: losses[key] / ends[key] for key in layers}
     last = counts[-1]
-    one_loop_step = theory.looped_optimum(1, EXAMPLES[0], d).steps[0].item()
-    too_long = theory.loop_risks(one_loop_step, 10, EXAMPLES[0], d)
+    one_loop_step = theory.linear.looped_optimum(1, EXAMPLES[0], d).steps[0].item()
+    too_long = theory.linear.loop_risks(one_loop_step, 10, EXAMPLES[0], d)
     verdict = Verdict(
         printed=[
             Check(

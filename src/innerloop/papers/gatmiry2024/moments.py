@@ -1,7 +1,7 @@
 """Moments of the sample covariance: Lemmas A.2 and 4.2 (A.5) of Gatmiry et al. (2024).
 
-All numbers are exact fractions (`theory.moment_eigenvalues`). A bound is judged by how much of the
-room it leaves is used: |alpha - lambda^k| over the allowed amount, at most 1.
+All numbers are exact fractions (`theory.wishart.moment_eigenvalues`). A bound is judged by how much
+of the room it leaves is used: |alpha - lambda^k| over the allowed amount, at most 1.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def long_enough(scale: Scale) -> list[Setting]:
 
 def moment_use(setting: Setting, k: int, allowed: float) -> float:
     """max_j |alpha_j - lambda_j^k| / (allowed lambda_1^k)."""
-    moments = theory.moment_eigenvalues(setting.spectrum, setting.n, k)
+    moments = theory.wishart.moment_eigenvalues(setting.spectrum, setting.n, k)
     excess = max(abs(m - v**k) for m, v in zip(moments, setting.spectrum, strict=True))
     return float(excess / max(setting.spectrum) ** k) / allowed
 
@@ -107,7 +107,7 @@ def white_moments(scale: Scale) -> Verdict:
     sizes = scale.pick(smoke=(1, 2, 5), quick=(1, 2, 5, 20), paper=(1, 2, 5, 20, 100))
 
     def moment(k: int, n: int, d: int) -> Fraction:
-        return Fraction(theory.trace_moment(k, n, d), d * n**k)
+        return Fraction(theory.wishart.trace_moment(k, n, d), d * n**k)
 
     cases = [(k, 4 * k**2 * d**2, d) for k in powers for d in sizes]
     used = [float(moment(k, n, d) - 1) / (4 * k * d / math.sqrt(n)) for k, n, d in cases]
@@ -175,7 +175,9 @@ def moment_bound(
             float(m * factor(s, k) / v**k - 1)
             for s in settings
             for k in range(1, 2 * s.loops + 1)
-            for m, v in zip(theory.moment_eigenvalues(s.spectrum, s.n, k), s.spectrum, strict=True)
+            for m, v in zip(
+                theory.wishart.moment_eigenvalues(s.spectrum, s.n, k), s.spectrum, strict=True
+            )
         )
         for factor in (
             lambda s, k: Fraction(1),
@@ -235,14 +237,14 @@ def eigenbasis_gap() -> tuple[float, float, float]:
     """How far E[S^4] is from what is stated, relative; S^4 is averaged by quadrature.
 
     Its off-diagonal part in the eigenbasis of Sigma, the same in another basis, and the difference
-    of its eigenvalues from `theory.moment_eigenvalues`.
+    of its eigenvalues from `theory.wishart.moment_eigenvalues`.
     """
     spectrum, n, k = [Fraction(6, 5), Fraction(1, 2), Fraction(3, 10)], 6, 4
     covariance = rotated([float(v) for v in spectrum], seed=0)
     factors, weights = contexts(LinearRegression(covariance, n), k)
     powers = torch.linalg.matrix_power(factors @ factors.mT, k)
     moment = torch.einsum("b,bij->ij", weights, powers)
-    exact = sorted(map(float, theory.moment_eigenvalues(spectrum, n, k)))
+    exact = sorted(map(float, theory.wishart.moment_eigenvalues(spectrum, n, k)))
     diagonal = torch.linalg.eigvalsh(moment) / torch.tensor(exact, dtype=moment.dtype) - 1
 
     def off(vectors: torch.Tensor) -> float:
@@ -265,7 +267,7 @@ def eigenbasis_gap() -> tuple[float, float, float]:
     r"\delta^k \lambda_1^k,\qquad 1 \le k \le 2L",
 )
 def moment_control(scale: Scale) -> Verdict:
-    alpha = float(theory.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
+    alpha = float(theory.wishart.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
     allowed = 1 + power_of_delta(COUNTEREXAMPLE, 6)
     return moment_bound(
         scale,
@@ -293,7 +295,7 @@ def moment_control(scale: Scale) -> Verdict:
     r"\delta \lambda_1^k",
 )
 def moment_control_restated(scale: Scale) -> Verdict:
-    alpha = float(theory.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
+    alpha = float(theory.wishart.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
     allowed = 1 + delta_alone(COUNTEREXAMPLE, 6)
     return moment_bound(
         scale,

@@ -66,7 +66,7 @@ def closeness(
         n = math.ceil((8 * loops * D / (epsilon / 5) ** (2 * loops)) ** 2)
         lengths.append(n)
         delta = accuracy(loops, n, D)
-        step = 1 - float(theory.optimal_gap(loops, n, D))
+        step = 1 - float(theory.linear.optimal_gap(loops, n, D))
         allowed = radius(epsilon, delta, loops)
         task = LinearRegression.with_inverse_prior(SIGMA, n)
         short = LinearRegression.with_inverse_prior(SIGMA, 10)

@@ -100,7 +100,7 @@ def instance_bound(scale: Scale, lowest: float, note: str) -> Verdict:
     within = [random_instance(seed, lowest, 2 - ZETA) for seed in seeds]
     outside = [random_instance(seed, 1.0, 3.0) for seed in seeds if seed % 2]
     n = 20
-    step = theory.looped_optimum(LOOPS, n, 3).steps[0].item()
+    step = theory.linear.looped_optimum(LOOPS, n, 3).steps[0].item()
 
     def share(instances: list[Instance], step: float, factor: float) -> float:
         return max(i.error(step, LOOPS) / (factor * i.norms(swapped=True)) for i in instances)

@@ -31,7 +31,7 @@ LARGER = Setting(flat(10, 5), 6, 3)
 
 def residual_use(setting: Setting, k: int, allowed: float) -> float:
     """max_i |beta_i - (1 - lambda_i)^k| / (allowed (1 + lambda_1)^k)."""
-    moments = theory.residual_eigenvalues(setting.spectrum, setting.n, k)
+    moments = theory.wishart.residual_eigenvalues(setting.spectrum, setting.n, k)
     excess = max(abs(m - (1 - v) ** k) for m, v in zip(moments, setting.spectrum, strict=True))
     return float(excess / (1 + max(setting.spectrum)) ** k) / allowed
 
@@ -40,7 +40,7 @@ def residual_bound(scale: Scale, allowed: Callable[[Setting, int], float], note:
     """Lemma 4.3 or A.7: as printed, and with the condition on n that Lemma A.2 has."""
     settings = long_enough(scale)
     use, used = (worst_use(residual_use, allowed, s) for s in (settings, [LARGE]))
-    beta = float(theory.residual_eigenvalues(LARGE.spectrum, LARGE.n, 6)[0])
+    beta = float(theory.wishart.residual_eigenvalues(LARGE.spectrum, LARGE.n, 6)[0])
     bound = (1 - 3) ** 6 + allowed(LARGE, 6) * 4**6
     quantity = "largest |beta_i - (1 - lambda_i)^k| in units of what is allowed"
     return Verdict(
@@ -122,17 +122,17 @@ def sandwiched_eigenvalues(spectrum: list[float], n: int, loops: int) -> list[li
     """
     d = len(spectrum)
     identity, a, unit = (
-        theory.MatrixPolynomial.identity(),
-        theory.MatrixPolynomial.letter(0),
-        theory.MatrixPolynomial.letter(1),
+        theory.wishart.MatrixPolynomial.identity(),
+        theory.wishart.MatrixPolynomial.letter(0),
+        theory.wishart.MatrixPolynomial.letter(1),
     )
-    s = theory.MatrixPolynomial.wishart().scaled(Fraction(1, n))
+    s = theory.wishart.MatrixPolynomial.wishart().scaled(Fraction(1, n))
     values = []
     for i in range(2 * loops):
         product = unit
         for position in range(2 * loops):
             product = product @ (s if position == i else identity - s @ a)
-        trace = theory.expected_trace(product, n, symmetric=[0, 1])
+        trace = theory.wishart.expected_trace(product, n, symmetric=[0, 1])
         diagonal = torch.diag(torch.tensor(spectrum, dtype=DTYPE))
         units = torch.eye(d, dtype=DTYPE)
         letters = torch.stack([torch.stack([diagonal, torch.outer(e, e)]) for e in units])

@@ -52,7 +52,7 @@ def contexts(
     task: LinearRegression, degree: int
 ) -> tuple[Float[Tensor, "nodes d d"], Float[Tensor, " nodes"]]:
     """Factors F with S = F F^T, and weights that average polynomials in S of this degree."""
-    factors, weights = theory.wishart_nodes(task.n, task.d, degree)
+    factors, weights = theory.wishart.wishart_nodes(task.n, task.d, degree)
     return torch.linalg.cholesky(task.covariance) @ factors / task.n**0.5, weights
 
 

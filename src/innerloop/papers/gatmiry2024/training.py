@@ -85,8 +85,8 @@ class Trained:
         return self.preconditioner.trace().item() / self.task.d
 
     @property
-    def best(self) -> theory.RayOptimum:
-        return theory.looped_optimum(self.model.loops, self.task.n, self.task.d)
+    def best(self) -> theory.linear.RayOptimum:
+        return theory.linear.looped_optimum(self.model.loops, self.task.n, self.task.d)
 
     @property
     def best_step(self) -> float:
@@ -192,12 +192,12 @@ def skew_curvature(d: int, n: int, loops: int) -> float:
 
     By the rotational symmetry it is the same for every K of rank two.
     """
-    best = theory.looped_optimum(loops, n, d).steps[0]
+    best = theory.linear.looped_optimum(loops, n, d).steps[0]
     identity = torch.eye(d, dtype=DTYPE)
     skew = torch.zeros_like(identity)
     skew[0, 1], skew[1, 0] = 1, -1
     e = torch.zeros((), dtype=DTYPE, requires_grad=True)
-    loss = theory.tied_risk(best * identity + e * skew, identity, n, loops=loops)
+    loss = theory.linear.tied_risk(best * identity + e * skew, identity, n, loops=loops)
     (slope,) = torch.autograd.grad(loss, e, create_graph=True)
     return float(torch.autograd.grad(slope, e)[0])
 
@@ -241,7 +241,7 @@ def untied_transformer(d: int, n: int, layers: int, seed: int) -> History:
         ray = RaySteps(INITIAL_STD * normal)
         return minimise(
             ray,
-            lambda: theory.ray_risk(ray.steps, n, d),
+            lambda: theory.linear.ray_risk(ray.steps, n, d),
             steps=2000,
             gradient_tolerance=0.0,
             loss_tolerance=1e-9,
@@ -267,8 +267,8 @@ def ray_flow(
     The flow stays on the ray A = a I, where da/dt = (2 L / d) E tr x (1 - a x)^{2L-1} =: v(a) with
     x = W/n, so that a is reached at the time int_0^a 1 / v. Step sizes end at 0.99 a*.
     """
-    spectrum = theory.ray_spectrum(loops, n, d)
-    best = theory.looped_optimum(loops, n, d).steps[0].item()
+    spectrum = theory.linear.ray_spectrum(loops, n, d)
+    best = theory.linear.looped_optimum(loops, n, d).steps[0].item()
     a = torch.linspace(0, 0.99 * best, points, dtype=DTYPE)
     left = 1 - a[:, None] * spectrum.nodes
     speed = 2 * loops / d * spectrum(spectrum.nodes * left ** (2 * loops - 1))

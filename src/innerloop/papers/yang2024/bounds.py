@@ -284,7 +284,7 @@ def smoothness(scale: Scale) -> Verdict:
     )
 
 
-def rescaled(sizes: Sizes, seed: int, factor: float) -> theory.DescentConstants:
+def rescaled(sizes: Sizes, seed: int, factor: float) -> theory.softmax.DescentConstants:
     """The constants with all features and their noise in other units: L is to scale as factor^2."""
     made = instance(sizes, seed)
     task = DictionaryRegression(

@@ -196,13 +196,13 @@ def inference(scale: Scale) -> Verdict:
     labels = torch.randn(50, n, generator=generator(1), dtype=DTYPE)
 
     def identity_error(penalty: float) -> float:
-        coefficients = theory.ridge_coefficients(features[:n], labels, penalty)
+        coefficients = theory.softmax.ridge_coefficients(features[:n], labels, penalty)
         stated = torch.cat([labels, coefficients @ features[n:].mT], dim=1)
         learned = labels @ torch.linalg.solve(made.risk.gram, made.risk.cross)
         return ((learned - stated).norm() / stated.norm()).item()
 
     constants, rates = made.constants(), certified_rates(made)
-    steps = theory.iterations(
+    steps = theory.softmax.iterations(
         constants,
         constants.decrease(rates.weight),
         precision=precision,

@@ -46,7 +46,9 @@ def one_layer_ratio(made: Dictionary, heads: int, steps: int) -> float:
     """Inference loss out of domain over in domain of the one-layer transformer, exactly."""
     matrix = made.one_layer(heads, steps).attention(made.task.tokens, made.task.shown).detach()
     moment = OUT_OF_DOMAIN.second_moment(made.task.features.shape[1])
-    outside = theory.DictionaryRisk.of(made.task.features, made.task.shown, made.task.tau, moment)
+    outside = theory.softmax.DictionaryRisk.of(
+        made.task.features, made.task.shown, made.task.tau, moment
+    )
     best = made.risk.optimum
     return (outside.distance(matrix, best) / made.risk.distance(matrix, best)).item()
 
@@ -56,7 +58,7 @@ def copying_loss(made: Dictionary, second_moment: torch.Tensor) -> float:
     task, best = made.task, made.risk.optimum
     copied = torch.zeros_like(best)
     copied[:, : task.shown] = best[:, : task.shown]
-    risk = theory.DictionaryRisk.of(task.features, task.shown, task.tau, second_moment)
+    risk = theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, second_moment)
     return risk.distance(copied, best).item()
 
 

@@ -96,13 +96,13 @@ class Dictionary:
     seed: int
 
     @cached_property
-    def risk(self) -> theory.DictionaryRisk:
+    def risk(self) -> theory.softmax.DictionaryRisk:
         return DictionaryExact(self.task).risk
 
     @cached_property
     def one_head_floor(self) -> float:
         """Below which the gap of a one-layer transformer with one head cannot come."""
-        return theory.one_head_floor(self.risk)
+        return theory.softmax.one_head_floor(self.risk)
 
     @property
     def start(self) -> float:

@@ -69,14 +69,16 @@ class Trained:
     def best(self) -> Tensor:
         """y* as (22) has it, by ridge regression on the features, not as the risk's optimum."""
         task = self.made.task
-        return theory.ridge_matrix(task.features, task.shown, task.features.shape[1] * task.tau)
+        return theory.softmax.ridge_matrix(
+            task.features, task.shown, task.features.shape[1] * task.tau
+        )
 
-    def risk_of(self, coefficients: GaussianCoefficients) -> theory.DictionaryRisk:
+    def risk_of(self, coefficients: GaussianCoefficients) -> theory.softmax.DictionaryRisk:
         task = self.made.task
         moment = coefficients.second_moment(task.features.shape[1])
-        return theory.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
+        return theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
 
-    def inference(self, risk: theory.DictionaryRisk) -> float:
+    def inference(self, risk: theory.softmax.DictionaryRisk) -> float:
         """E (1/K) |prediction - y*|^2 for the functions of this risk."""
         return risk.distance(self.made.attention(), self.best).item()
 
@@ -84,10 +86,10 @@ class Trained:
     def from_least_squares(self) -> float:
         """The final inference loss in domain, relative to that of least squares without penalty."""
         task = self.made.task
-        plain = theory.ridge_matrix(task.features, task.shown, 0.0)
+        plain = theory.softmax.ridge_matrix(task.features, task.shown, 0.0)
         return self.history["in domain"][-1] / self.made.risk.distance(plain, self.best).item()
 
-    def z(self, risk: theory.DictionaryRisk, coefficients: GaussianCoefficients) -> float:
+    def z(self, risk: theory.softmax.DictionaryRisk, coefficients: GaussianCoefficients) -> float:
         """|z| of the inference loss on 200 prompts against that of this risk."""
         error = self.made.attention() - self.best
         prompt = replace(self.made.task, coefficients=coefficients).sample(
@@ -104,7 +106,7 @@ def trained(
     run = Trained(made, History())
     risks = {"in domain": made.risk, "out of domain": run.risk_of(OUT_OF_DOMAIN)}
 
-    def inference(risk: theory.DictionaryRisk, model: object) -> float:
+    def inference(risk: theory.softmax.DictionaryRisk, model: object) -> float:
         return run.inference(risk)
 
     history = train(

@@ -32,7 +32,7 @@ TARGET = 1e-3
 def one_head(scale: Scale) -> Verdict:
     steps, starts = scale.pick(smoke=(300, 1), quick=(1000, 3), paper=(10_000, 10))
     enough = instance(SMALL, 0)
-    floor = theory.one_head_floor(enough.risk)
+    floor = theory.softmax.one_head_floor(enough.risk)
     start = enough.risk.gap(torch.zeros_like(enough.risk.optimum)).item()
 
     def trained_gap(heads: int, seed: int) -> float:
@@ -134,7 +134,7 @@ def rate_against_heads(scale: Scale) -> Verdict:
     least, largest = [], []
     for heads, seed in product((8, 16, 32, 64), range(starts)):
         made = instance(replace(SMALL, heads=2 * heads), seed)
-        zeta = partial(theory.smallest_eigenvalue, made.risk)
+        zeta = partial(theory.softmax.smallest_eigenvalue, made.risk)
         s, b = made.softmaxes(), made.outputs()
         least.append((zeta(s) / (zeta(s[:heads]) + zeta(s[heads:]))).item())
         whole, one, other = (

@@ -98,7 +98,7 @@ def figure4(scale: Scale) -> FigureData:
             row: tuple[float | int | str, ...] = (tokens, heads, rate, step, gap)
             for key, value in zip(COLUMNS, row, strict=True):
                 rows.setdefault(key, []).append(value)
-    floor = theory.one_head_floor(instance(replace(sizes, heads=1), 0).risk)
+    floor = theory.softmax.one_head_floor(instance(replace(sizes, heads=1), 0).risk)
     caption = (
         "The training loss above its infimum for different numbers of heads. Left: one head and a "
         "few are stopped; from somewhat below H = N on, training converges. With very many heads "

@@ -1,6 +1,6 @@
 """What is learned: Lemmas 4 and 5, Eq. 26, and the comparison with the "best" prediction.
 
-Risks are exact (`theory.DictionaryRisk`); sampled losses are compared with them.
+Risks are exact (`theory.softmax.DictionaryRisk`); sampled losses are compared with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEW = Sizes(4, 5, 4, 9, 0.05, 6)
 """Fewer shown tokens than features, as the paper has it in mind, and more heads than shown."""
 
 
-def expanded_risk(risk: theory.DictionaryRisk, matrix: Tensor) -> float:
+def expanded_risk(risk: theory.softmax.DictionaryRisk, matrix: Tensor) -> float:
     """(1/2K) sum_k (a_k^T G a_k - 2 a_k^T r_k + c_k), a route that knows no optimum."""
     quadratic = (matrix * (risk.gram @ matrix)).sum() - 2 * (matrix * risk.cross).sum()
     return ((quadratic + risk.power.sum()) / (2 * risk.tokens)).item()
@@ -46,7 +46,7 @@ def two_regressions(scale: Scale) -> Verdict:
         return abs(Estimate.of(left - right).z(0.0))
 
     def slope(penalty: float) -> float:
-        at = theory.ridge_coefficients(z, y[0], penalty).requires_grad_()
+        at = theory.softmax.ridge_coefficients(z, y[0], penalty).requires_grad_()
         right = (y[0] - z @ at).square().mean() / 2 + tau / 2 * at.square().sum()
         (gradient,) = torch.autograd.grad(right, at)
         return gradient.abs().max().item()
@@ -103,7 +103,7 @@ def quadratic_loss(scale: Scale) -> Verdict:
     for fitted in (made, few):
         fitted.fit_weights()
     at_infimum = sampled_loss(made, made.attention(), samples)
-    misread = theory.DictionaryRisk.of(made.task.features, FEW.shown, FEW.tau**2)
+    misread = theory.softmax.DictionaryRisk.of(made.task.features, FEW.shown, FEW.tau**2)
     control = "the variance tau^2 of the noise, as the proof has it, in place of tau"
     quantity = f"|z| of the loss of the best heads on {samples} prompts against L*"
     return Verdict(
@@ -174,7 +174,7 @@ def noiseless(scale: Scale) -> Verdict:
         matrix = torch.linalg.pinv(features[:shown].mT) @ features.mT
         return ((prompt.labels @ matrix - prompt.targets).norm() / prompt.targets.norm()).item()
 
-    limit = theory.DictionaryRisk.of(normal(12, 4, seed=0), 7, 0.0).optimum[:, :7]
+    limit = theory.softmax.DictionaryRisk.of(normal(12, 4, seed=0), 7, 0.0).optimum[:, :7]
     projection = torch.linalg.pinv(normal(12, 4, seed=0)[:7].mT) @ normal(12, 4, seed=0)[:7].mT
     return Verdict(
         [
@@ -210,10 +210,10 @@ def best_prediction(scale: Scale) -> Verdict:
     excess, tenfold, rivals, around_printed, identity, other = [], [], [], [], [], []
     lengths = (2, 3, 4, 8, 10, 12)
     for shown in lengths:
-        risk = theory.DictionaryRisk.of(features, shown, tau)
+        risk = theory.softmax.DictionaryRisk.of(features, shown, tau)
 
         def ridge(penalty: float, shown: int = shown) -> Tensor:
-            return theory.ridge_matrix(features, shown, penalty)
+            return theory.softmax.ridge_matrix(features, shown, penalty)
 
         learned, best = ridge(m * tau), ridge(shown * tau)
         loss, printed = (expanded_risk(risk, matrix) for matrix in (learned, best))
@@ -291,7 +291,7 @@ def shrinkage(scale: Scale) -> Verdict:
         task = DictionaryRegression(normal(16, 3, seed=1), normal(16, m, seed=0), shown, tau)
         labels = task.sample(prompts, generator=generator(2)).labels
         learned, stated = (
-            theory.ridge_coefficients(task.features[:shown], labels, penalty)
+            theory.softmax.ridge_coefficients(task.features[:shown], labels, penalty)
             for penalty in (m * tau, shown * tau)
         )
         return learned.norm(dim=1) / stated.norm(dim=1)

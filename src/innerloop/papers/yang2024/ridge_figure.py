@@ -61,11 +61,12 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
     """
     count, m = features.shape
     risk, beyond = (
-        theory.DictionaryRisk.of(features, shown, TAU, coefficients.second_moment(m))
+        theory.softmax.DictionaryRisk.of(features, shown, TAU, coefficients.second_moment(m))
         for coefficients in (GaussianCoefficients(), OUT_OF_DOMAIN)
     )
     best, strong = (
-        theory.ridge_matrix(features, shown, penalty) for penalty in (shown * TAU, 10 * m * TAU)
+        theory.softmax.ridge_matrix(features, shown, penalty)
+        for penalty in (shown * TAU, 10 * m * TAU)
     )
     learned = risk.optimum
     per_query = 2 * count / (count - shown)

@@ -65,7 +65,7 @@ class Instance:
     objective: DictionaryExact
 
     @property
-    def risk(self) -> theory.DictionaryRisk:
+    def risk(self) -> theory.softmax.DictionaryRisk:
         return self.objective.risk
 
     def softmaxes(self) -> Tensor:
@@ -78,11 +78,11 @@ class Instance:
         """B_k = Zbar C_k, whose columns are the heads (Eq. 13): [tokens, shown, heads]."""
         return self.risk.root @ self.softmaxes().permute(2, 1, 0)
 
-    def constants(self) -> theory.DescentConstants:
-        return theory.DescentConstants.of(self.risk, self.softmaxes())
+    def constants(self) -> theory.softmax.DescentConstants:
+        return theory.softmax.DescentConstants.of(self.risk, self.softmaxes())
 
     def zeta(self) -> float:
-        return theory.smallest_eigenvalue(self.risk, self.softmaxes()).item()
+        return theory.softmax.smallest_eigenvalue(self.risk, self.softmaxes()).item()
 
     def zeta_in_words(self) -> str:
         """zeta_0 in digits, or its bound where float64 cannot tell a singular value from 0."""

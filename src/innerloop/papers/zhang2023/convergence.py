@@ -47,10 +47,10 @@ def spread(values: list[float]) -> str:
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
-def whole_flow(d: int, direction: Tensor, sigma: float) -> theory.Flow:
+def whole_flow(d: int, direction: Tensor, sigma: float) -> theory.flow.Flow:
     """The flow of all weights theta = (p, v, U, r), from Assumption 3.3."""
     start = whole(sigma * direction, torch.tensor(sigma, dtype=DTYPE))
-    return theory.gradient_flow(whole_loss(d), start)
+    return theory.flow.gradient_flow(whole_loss(d), start)
 
 
 @cache
@@ -62,7 +62,7 @@ def lowest_loss(d: int, starts: int) -> float:
     ends = []
     for seed in range(starts):
         start = 0.5 * torch.randn((d + 1) ** 2, generator=generator(seed), dtype=DTYPE)
-        ends.append(theory.descend(whole_loss(d), start)[0])
+        ends.append(theory.flow.descend(whole_loss(d), start)[0])
     return min(ends)
 
 
@@ -91,7 +91,7 @@ def flow_ends_at_the_minimum(scale: Scale) -> Verdict:
     errors, without, below, above = [], [], [], []
     for d, fraction in cases:
         covariance, n, model = fixed(d), LENGTHS[d], fixed_model(d)
-        direction = theory.balanced_direction(d, generator(d))
+        direction = theory.flow.balanced_direction(d, generator(d))
         flow = whole_flow(d, direction, fraction * model.largest_scale(direction))
         errors.append((flow.end - printed_limit(gamma(covariance, n))).abs().max().item())
         without.append((flow.end - printed_limit(covariance)).abs().max().item())
@@ -133,7 +133,7 @@ def any_scale(scale: Scale) -> Verdict:
     for d in dimensions:
         model = fixed_model(d)
         for factor in factors:
-            direction = theory.balanced_direction(d, generator(100 + d))
+            direction = theory.flow.balanced_direction(d, generator(100 + d))
             sigma = factor * model.largest_scale(direction)
             start = model.start(direction, sigma)
             positive += bool(model.loss(*start) > 0)
@@ -200,13 +200,13 @@ def polyak_lojasiewicz(scale: Scale) -> Verdict:
     )
 
 
-def worst_ratio(run: Run, flow: theory.Flow) -> float:
+def worst_ratio(run: Run, flow: theory.flow.Flow) -> float:
     """The smallest |grad l|^2 / (l - min l) on the path, relative to the paper's constant."""
     constant = run.model.pl_constant(run.direction, run.scale)
     return flow.pl_ratios(0.0).min().item() / constant
 
 
-def imbalance(flow: theory.Flow) -> float:
+def imbalance(flow: theory.flow.Flow) -> float:
     """The largest |v^2 - |U|_F^2| / v^2 on the path."""
     squares = flow.path[:, 0] ** 2
     return ((squares - flow.path[:, 1:].square().sum(-1)).abs() / squares).max().item()
@@ -276,7 +276,7 @@ def stays_away_from_zero(scale: Scale) -> Verdict:
     return Verdict([lower_bound_check(runs)], settings=described(runs) | slack_of_bound(runs))
 
 
-def above_bound(run: Run, flow: theory.Flow) -> float:
+def above_bound(run: Run, flow: theory.flow.Flow) -> float:
     return flow.path[:, 0].min().item() / run.model.smallest_v(run.direction, run.scale)
 
 

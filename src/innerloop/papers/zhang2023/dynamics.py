@@ -1,7 +1,7 @@
 """The loss of one layer and its gradient flow, written out: section 5.2, Lemma A.1, Corollary A.2.
 
-Statements are checked against `theory.whole_layer_loss`, the exact expected loss of a layer with
-all of its weights; the formulas of the paper are typed in here as they are printed.
+Statements are checked against `theory.flow.whole_layer_loss`, the exact expected loss of a layer
+with all of its weights; the formulas of the paper are typed in here as they are printed.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def velocity(scale: Scale) -> Verdict:
     def outer_weights(outer: float) -> float:
         """The largest |p| or |r| on the whole path."""
         model = fixed_model(d)
-        direction = theory.balanced_direction(d, generator(0))
+        direction = theory.flow.balanced_direction(d, generator(0))
         start = model.start(direction, 0.5 * model.largest_scale(direction))
-        path = theory.gradient_flow(loss, whole(*start, outer)).path
+        path = theory.flow.gradient_flow(loss, whole(*start, outer)).path
         return torch.cat([path[:, :d], path[:, -d:]], dim=1).abs().max().item()
 
     return Verdict(
@@ -163,7 +163,7 @@ def found_minima(scale: Scale) -> list[tuple[float, Tensor, Tensor]]:
     d, minima = DIMENSION, []
     for seed in range(scale.pick(smoke=2, quick=10, paper=20)):
         u, v = random_weights(d, seed)
-        flow = theory.gradient_flow(
+        flow = theory.flow.gradient_flow(
             lambda theta: printed_loss(theta[1:].view(d, d), theta[0]),
             torch.cat([v.view(1), u.flatten()]),
             rtol=1e-6,  # every end has the same product v U, whatever the way there

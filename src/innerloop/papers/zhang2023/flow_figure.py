@@ -29,7 +29,7 @@ from innerloop.papers.zhang2023.settings import (
     follow,
     into_the_saddle,
 )
-from innerloop.theory import SingleLayerFlow
+from innerloop.theory.flow import SingleLayerFlow
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#aa4499")
 GREY = "#888888"
@@ -39,7 +39,7 @@ POINTS, FIRST = 160, 0.02
 """Times in a curve, evenly spread on a logarithmic axis, and the first of them."""
 
 
-def trajectory(kind: str, label: str, run: Run, flow: theory.Flow) -> dict[str, list]:
+def trajectory(kind: str, label: str, run: Run, flow: theory.flow.Flow) -> dict[str, list]:
     """One row per time: what the panels show."""
     last = flow.times[-1].item()
     times = torch.from_numpy(np.geomspace(FIRST, last, POINTS)).clamp(max=last)
@@ -185,7 +185,7 @@ def gradient_flow_figure(scale: Scale) -> FigureData:
 
 
 def unbalanced(model: SingleLayerFlow) -> tuple[torch.Tensor, torch.Tensor]:
-    direction = theory.balanced_direction(model.law.d, generator(20))
+    direction = theory.flow.balanced_direction(model.law.d, generator(20))
     return 2 * direction, torch.tensor(1.0, dtype=DTYPE)
 
 

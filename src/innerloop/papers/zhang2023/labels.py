@@ -23,15 +23,17 @@ class Labels:
     """Of the function, a polynomial."""
     noise_std: float = 0.0
 
-    def moments(self, covariance: Tensor) -> theory.JointMoments:
+    def moments(self, covariance: Tensor) -> theory.linear.JointMoments:
         """Exact: quadrature is, for a polynomial of this degree."""
-        exact = theory.JointMoments.of_function(self.function, covariance, degree=self.degree)
+        exact = theory.linear.JointMoments.of_function(
+            self.function, covariance, degree=self.degree
+        )
         return exact.with_noise(self.noise_std)
 
     def sample(
         self, batch: int, length: int, covariance: Tensor, *, generator: torch.Generator
     ) -> Prompt:
-        pairs = theory.gaussian_pairs(covariance, self.function, self.noise_std)
+        pairs = theory.linear.gaussian_pairs(covariance, self.function, self.noise_std)
         x, y = pairs(batch * (length + 1), generator)
         return as_prompt(x.view(batch, length + 1, -1), y.view(batch, length + 1))
 

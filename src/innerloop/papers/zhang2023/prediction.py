@@ -106,7 +106,7 @@ def best_linear_limit(scale: Scale) -> Verdict:
     short, long = 10**4, 10**6
 
     def excess(preconditioner: Tensor, length: int) -> float:
-        parts = theory.error_parts(preconditioner, moments, length)
+        parts = theory.linear.error_parts(preconditioner, moments, length)
         return parts.variance + parts.bias
 
     def rate(first: float, second: float) -> float:
@@ -115,7 +115,7 @@ def best_linear_limit(scale: Scale) -> Verdict:
     trained = [excess(torch.linalg.inv(gamma(LAMBDA, n)), n) for n in (short, long)]
     identity = torch.eye(3, dtype=DTYPE)
     plain = [excess(identity, n) for n in (short, long)]
-    best = theory.error_parts(identity, moments, 1).best_linear
+    best = theory.linear.error_parts(identity, moments, 1).best_linear
     k = 1 + sum(SPECTRUM) / min(SPECTRUM)
     return Verdict(
         [
@@ -142,7 +142,7 @@ def best_linear_limit(scale: Scale) -> Verdict:
 
 
 def brackets(
-    moments: theory.JointMoments, covariance: Tensor, train: int | float, test: int | float
+    moments: theory.linear.JointMoments, covariance: Tensor, train: int | float, test: int | float
 ) -> dict[str, float]:
     """The terms of Eq. 4.6 as printed, |v|_A^2 meaning v^T A v."""
     lam, trace = covariance, covariance.trace()
@@ -164,7 +164,7 @@ def brackets(
 
 
 def stated_error(
-    moments: theory.JointMoments, covariance: Tensor, train: int | float, test: int | float
+    moments: theory.linear.JointMoments, covariance: Tensor, train: int | float, test: int | float
 ) -> float:
     return sum(brackets(moments, covariance, train, test).values())
 

@@ -81,7 +81,7 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
     pairs = [(n, m) for n, m in product(LENGTHS, (*LENGTHS, math.inf))]
 
     def difference(w: Tensor, n: int, m: int | float, *, shift: float = 0.0) -> float:
-        moments = theory.JointMoments.of_function(lambda x: x @ w, LAMBDA, degree=1)
+        moments = theory.linear.JointMoments.of_function(lambda x: x @ w, LAMBDA, degree=1)
         exact = sum(brackets(moments, LAMBDA, n, m).values())
         return abs(displayed_error(w + shift, LAMBDA, n, m) / exact - 1)
 
@@ -94,7 +94,7 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
 
     averages = {
         name: [
-            (theory.SampleComplexity(spectrum).error(n, m), *averaged_bounds(spectrum, n, m))
+            (theory.linear.SampleComplexity(spectrum).error(n, m), *averaged_bounds(spectrum, n, m))
             for n, m in pairs
         ]
         for name, spectrum in SPECTRA.items()
@@ -104,7 +104,7 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
     d, long = len(ill), LENGTHS[-1]
     without_kappa = (1 + 2 * d + d**2) * sum(ill) / long**2
     short = [(n, m) for n, m in pairs if n <= 30]
-    steps = theory.SampleComplexity(tuple(SPECTRUM))
+    steps = theory.linear.SampleComplexity(tuple(SPECTRUM))
     return Verdict(
         [
             Check(
@@ -128,7 +128,7 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
                 "largest averaged error relative to the first bound, over lengths and spectra",
                 max(error / bound for error, bound, _ in every),
                 1.0,
-                theory.SampleComplexity(ill).error(long, math.inf) / without_kappa,
+                theory.linear.SampleComplexity(ill).error(long, math.inf) / without_kappa,
                 "a bound: exact numbers on both sides; 1 is approached as N grows",
                 "the bound with d^2 in place of tr(Lambda) tr(1/Lambda), condition number 1000, "
                 "M infinite",
@@ -171,7 +171,9 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
 )
 def sufficient_lengths(scale: Scale) -> Verdict:
     accuracies = (0.9, 0.5, 0.1, 0.01, 1e-4)
-    settings = {name: theory.SampleComplexity(spectrum) for name, spectrum in SPECTRA.items()}
+    settings = {
+        name: theory.linear.SampleComplexity(spectrum) for name, spectrum in SPECTRA.items()
+    }
 
     def worst(share: float) -> dict[tuple[str, float], float]:
         """Largest error / eps over lengths from the stated ones on, `share` of the training."""
@@ -189,8 +191,8 @@ def sufficient_lengths(scale: Scale) -> Verdict:
     measured = worst(1.0)
     shown = settings["1.5/0.8/0.4"]
     stated, floor = shown.stated(0.1), shown.error(shown.stated(0.1).train, math.inf)
-    rotated_error = theory.mean_error_parts(
-        theory.one_step_preconditioner(rotated(SPECTRUM, seed=0), int(stated.train)),
+    rotated_error = theory.linear.mean_error_parts(
+        theory.linear.one_step_preconditioner(rotated(SPECTRUM, seed=0), int(stated.train)),
         rotated(SPECTRUM, seed=0),
         stated.test,
     ).total

@@ -34,7 +34,8 @@ from innerloop.papers.zhang2023.settings import (
     unbalanced,
     whole,
 )
-from innerloop.theory import CovarianceLaw, SingleLayerFlow
+from innerloop.theory.flow import SingleLayerFlow
+from innerloop.theory.linear import CovarianceLaw
 
 N, D = RANDOM_LENGTH, 3
 
@@ -83,15 +84,15 @@ def flow_ends_at_the_minimum(scale: Scale) -> Verdict:
     for means, fraction in cases:
         mixture = exponential_mixture(torch.tensor(means, dtype=DTYPE))
         model = SingleLayerFlow(exponential_law(means), N)
-        direction = theory.balanced_direction(D, generator(7))
+        direction = theory.flow.balanced_direction(D, generator(7))
         sigma = fraction * model.largest_scale(direction)
-        loss = theory.whole_layer_loss(*mixture, N)
-        flow = theory.gradient_flow(loss, whole(*model.start(direction, sigma)))
+        loss = theory.flow.whole_layer_loss(*mixture, N)
+        flow = theory.flow.gradient_flow(loss, whole(*model.start(direction, sigma)))
         product, infinite = products(mixture)
         errors.append((flow.end - printed_limit(product)).abs().max().item())
         without.append((flow.end - printed_limit(infinite)).abs().max().item())
         lowest = min(
-            theory.descend(
+            theory.flow.descend(
                 loss, 0.5 * torch.randn((D + 1) ** 2, generator=generator(seed), dtype=DTYPE)
             )[0]
             for seed in range(scale.pick(smoke=4, quick=8, paper=20))
@@ -127,13 +128,13 @@ def nondiagonal_limit(scale: Scale) -> Verdict:
     gammas = torch.stack([gamma(covariance, N) for covariance in covariances])
     cubes = torch.einsum("k,kij->ij", probabilities, gammas @ covariances @ covariances)
     commuting = printed_limit(torch.linalg.solve(cubes, model.law.square))
-    loss = theory.whole_layer_loss(*mixture, N)
+    loss = theory.flow.whole_layer_loss(*mixture, N)
     fractions = scale.pick(smoke=[0.7], quick=[0.2, 0.7, 0.95], paper=[0.2, 0.7, 0.95])
     errors, others = [], []
     for seed, fraction in enumerate(fractions):
-        direction = theory.balanced_direction(D, generator(seed))
+        direction = theory.flow.balanced_direction(D, generator(seed))
         sigma = fraction * model.largest_scale(direction)
-        flow = theory.gradient_flow(loss, whole(*model.start(direction, sigma)))
+        flow = theory.flow.gradient_flow(loss, whole(*model.start(direction, sigma)))
         errors.append((flow.end - whole(*model.limit())).abs().max().item())
         others.append((flow.end - commuting).abs().max().item())
     product = model.product
@@ -219,7 +220,7 @@ def random_polyak_lojasiewicz(scale: Scale) -> Verdict:
         at_least=True,
     )
 
-    def printed_error(run: Run, flow: theory.Flow) -> float:
+    def printed_error(run: Run, flow: theory.flow.Flow) -> float:
         """Of v at the end, from the limit of Eq. C.15."""
         return abs(flow.end[0].item() - run.model.product.diagonal().sum().item() ** 0.25)
 

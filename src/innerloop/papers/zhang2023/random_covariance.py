@@ -2,7 +2,8 @@
 
 The expected loss is cubic in the covariance, so mixtures of a few covariances stand for any law of
 the same moments: `exponential_mixture` is exact for the exponential entries of section 4.3. Against
-the average of `theory.single_layer_risk` over a mixture, the paper's formulas are typed in here.
+the average of `theory.linear.single_layer_risk` over a mixture, the paper's formulas are typed in
+here.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def entry_velocity(coefficients: Coefficients, u: Tensor, v: Tensor) -> tuple[Te
 
 def velocity_error(mixture: Mixture, stated: list[tuple[Tensor, Tensor]]) -> float:
     """The largest relative error of velocities at the random weights, p and r included."""
-    loss, errors = theory.whole_layer_loss(*mixture, N), []
+    loss, errors = theory.flow.whole_layer_loss(*mixture, N), []
     for seed, (u_velocity, v_velocity) in enumerate(stated):
         theta = whole(*random_weights(D, seed)).requires_grad_()
         (gradient,) = torch.autograd.grad(loss(theta), theta)
@@ -188,7 +189,7 @@ def printed_loss(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
 )
 def random_loss(scale: Scale) -> Verdict:
     mixture = exponential()
-    loss = theory.whole_layer_loss(*mixture, N)
+    loss = theory.flow.whole_layer_loss(*mixture, N)
     constant = torch.einsum("k,kii->", mixture[1], mixture[0]) / 2
     points = [random_weights(D, seed) for seed in range(DRAWS)]
     exact, mean = entries(mixture), entries(averaged(mixture))
@@ -264,7 +265,7 @@ def random_minimum(scale: Scale) -> Verdict:
     ends = []
     for seed in range(scale.pick(smoke=2, quick=10, paper=20)):
         u, v = random_weights(D, seed)
-        flow = theory.gradient_flow(
+        flow = theory.flow.gradient_flow(
             lambda theta: printed_loss(exact, theta[1:].view(D, D), theta[0]),
             torch.cat([v.view(1), u.flatten()]),
             rtol=1e-6,  # every end has the same product v U, whatever the way there

@@ -30,7 +30,7 @@ from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.random_covariance_limit import diagonal_prompts
 from innerloop.prompt import Prompt
 from innerloop.tasks import Exponential
-from innerloop.theory import CovarianceLaw
+from innerloop.theory.linear import CovarianceLaw
 
 D = 20
 TRAIN = (40, 70, 100)
@@ -60,13 +60,13 @@ def law(kind: str, scale: float = 1.0, d: int = D) -> CovarianceLaw:
 @cache
 def trained_layer(kind: str, train: float, d: int = D) -> Tensor:
     """The preconditioner that training on `train` examples ends at, a multiple of I."""
-    return theory.SingleLayerFlow(law(kind, d=d), train).product
+    return theory.flow.SingleLayerFlow(law(kind, d=d), train).product
 
 
 def error(kind: str, train: float, tested: CovarianceLaw, test: float) -> float:
     """The exact error per dimension of a layer trained on `train` examples."""
     layer = trained_layer(kind, train, tested.d)
-    return theory.random_covariance_risk(layer, tested, test).item() / tested.d
+    return theory.linear.random_covariance_risk(layer, tested, test).item() / tested.d
 
 
 def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Row]]:
@@ -202,7 +202,7 @@ def average_over_covariances(kind: str, train: int, name: str, test: int, d: int
     a = torch.cat([trained_layer(kind, train, d), torch.zeros(1, d, dtype=DTYPE)])
     spectra = torch.cartesian_prod(*[scale * nodes] * d).view(-1, d)
     masses = torch.cartesian_prod(*[weights] * d).view(-1, d).prod(-1)
-    risks = [theory.single_layer_risk(b, a, torch.diag(s), test).item() for s in spectra]
+    risks = [theory.linear.single_layer_risk(b, a, torch.diag(s), test).item() for s in spectra]
     return sum(m * r for m, r in zip(masses.tolist(), risks, strict=True)) / d
 
 

@@ -26,7 +26,7 @@ from innerloop.tasks import Exponential
 
 D, LENGTH = 3, 20
 LAW = exponential_law((1.0,) * D)
-STEP = theory.SingleLayerFlow(LAW, math.inf).product
+STEP = theory.flow.SingleLayerFlow(LAW, math.inf).product
 """E[Lambda^2] E[Lambda^3]^-1 = I/3."""
 POINTS = (0.01, 0.2, 1.0, 2.5, 6.0)
 
@@ -69,7 +69,7 @@ def every_prompt(d: int, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
 )
 def prediction_under_random_covariance(scale: Scale) -> Verdict:
     train = 8
-    steps = theory.SingleLayerFlow(LAW, train).product
+    steps = theory.flow.SingleLayerFlow(LAW, train).product
     source = generator(0)
     new = Exponential(D)(500, source)
     prompt, _ = diagonal_prompts(new, LENGTH, generator=source)
@@ -80,10 +80,10 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         return ((seen - stated).abs().max() / stated.abs().max()).item()
 
     law = exponential_law((1.0,) * 2)
-    small = theory.SingleLayerFlow(law, train).product
+    small = theory.flow.SingleLayerFlow(law, train).product
     every, variances, w, weights = every_prompt(d=2, length=2)
     predictions = predict(trained_matrices(small), every)
-    distance = [theory.random_covariance_risk(small, law, m).item() for m in (2, math.inf)]
+    distance = [theory.linear.random_covariance_risk(small, law, m).item() for m in (2, math.inf)]
 
     def gap(limit: Tensor) -> float:
         measured = (weights * (predictions - limit) ** 2).sum().item()
@@ -194,7 +194,7 @@ def expected_prediction(scale: Scale) -> Verdict:
     conditional = [mean_variance_given(x) for x in POINTS]
     formula = [x / math.sqrt(2) + 0.5 for x in POINTS]
     corrected_z, printed_z = sampled_z(samples)
-    error = theory.random_covariance_risk(STEP, LAW, math.inf)
+    error = theory.linear.random_covariance_risk(STEP, LAW, math.inf)
     return Verdict(
         printed=[
             Check(

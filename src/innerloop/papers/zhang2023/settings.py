@@ -16,7 +16,8 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.papers.common import DTYPE, generator, rotated
 from innerloop.papers.verdict import Check, Scale
-from innerloop.theory import CovarianceLaw, SingleLayerFlow
+from innerloop.theory.flow import SingleLayerFlow
+from innerloop.theory.linear import CovarianceLaw
 
 # The paper has no numbers for its theory of convergence: these are ours. Spectra of Lambda by d.
 SPECTRA = {2: [1.5, 0.4], 3: [1.5, 0.8, 0.4], 5: [1.5, 1.0, 0.8, 0.4, 0.2]}
@@ -86,7 +87,7 @@ class Run:
     model: SingleLayerFlow
     direction: Tensor
     scale: float
-    flow: theory.Flow
+    flow: theory.flow.Flow
 
     @property
     def end_error(self) -> float:
@@ -94,14 +95,14 @@ class Run:
         return end_error(self.model, self.flow)
 
 
-def end_error(model: SingleLayerFlow, flow: theory.Flow) -> float:
+def end_error(model: SingleLayerFlow, flow: theory.flow.Flow) -> float:
     (u, v), (u_limit, v_limit) = model.unpacked(flow.end), model.limit()
     return max((u - u_limit).abs().max().item(), abs(float(v - v_limit)))
 
 
 def follow(model: SingleLayerFlow, fraction: float, seed: int, name: str = "") -> Run:
     """The flow from a random direction, at this fraction of the largest scale allowed."""
-    direction = theory.balanced_direction(model.law.d, generator(seed))
+    direction = theory.flow.balanced_direction(model.law.d, generator(seed))
     scale = fraction * model.largest_scale(direction)
     return Run(name, model, direction, scale, model.flow(*model.start(direction, scale)))
 
@@ -115,7 +116,7 @@ INTO_THE_SADDLE = (
 
 
 @cache
-def into_the_saddle(run: Run) -> theory.Flow:
+def into_the_saddle(run: Run) -> theory.flow.Flow:
     """The control of bounds along the flow: a balanced path on the saddle's stable manifold.
 
     Near the origin U' = v E Lambda^2 and v' = <E Lambda^2, U>, which shrinks U = -v P with
@@ -146,7 +147,7 @@ def into_the_saddle(run: Run) -> theory.Flow:
 
 
 @cache
-def past_the_saddle(run: Run) -> theory.Flow:
+def past_the_saddle(run: Run) -> theory.flow.Flow:
     """Another control: U(0) = -3 sigma P is not balanced, and the flow passes to v < 0."""
     square = run.model.law.square
     u = -3 * run.scale * square / square.norm()
@@ -154,7 +155,7 @@ def past_the_saddle(run: Run) -> theory.Flow:
 
 
 @cache
-def unbalanced(run: Run) -> theory.Flow:
+def unbalanced(run: Run) -> theory.flow.Flow:
     """Another control: the same start but for U(0) = 2 sigma Theta Theta^T."""
     u, v = run.model.start(run.direction, run.scale)
     return run.model.flow(2 * u, v)
@@ -167,7 +168,9 @@ def fixed_model(d: int) -> SingleLayerFlow:
 @cache
 def whole_loss(d: int) -> Callable[[Tensor], Tensor]:
     """The exact loss of a layer with all weights, for the fixed covariance of this dimension."""
-    return theory.whole_layer_loss(fixed(d).unsqueeze(0), torch.ones(1, dtype=DTYPE), LENGTHS[d])
+    return theory.flow.whole_layer_loss(
+        fixed(d).unsqueeze(0), torch.ones(1, dtype=DTYPE), LENGTHS[d]
+    )
 
 
 @cache

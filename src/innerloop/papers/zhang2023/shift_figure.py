@@ -83,7 +83,7 @@ def draw_shifts(tables: Mapping[str, Table]) -> Picture:
 )
 def shifts(scale: Scale) -> FigureData:
     task = LinearRegression.isotropic(D, EXAMPLES)
-    best = theory.one_step_preconditioner(task.covariance, task.n)
+    best = theory.linear.one_step_preconditioner(task.covariance, task.n)
     learners: dict[str, Learner] = {
         "trained layer": GradientDescent([best]),
         "least squares": LeastSquares(),

@@ -64,7 +64,7 @@ def order_one_over_m(task: LinearRegression) -> float:
     r"\frac{1}{M}\sum_{i=1}^M \varepsilon_i x_i\right) \approx x_{\mathrm{query}}^\top w",
 )
 def task_shift(scale: Scale) -> Verdict:
-    best = theory.one_step_preconditioner(TASK.covariance, TASK.n)
+    best = theory.linear.one_step_preconditioner(TASK.covariance, TASK.n)
     shifted = [with_noise(TASK, 1.0), with_noise(TASK, 3.0), with_scaled_weights(TASK, 10.0)]
     ratios = [excess(task, best) / order_one_over_m(task) for task in shifted]
     control = excess(with_scaled_covariates(TASK, 2.0), best) / order_one_over_m(TASK)
@@ -95,7 +95,7 @@ def task_shift(scale: Scale) -> Verdict:
     r"= x_{\mathrm{query}}^\top w",
 )
 def query_shift(scale: Scale) -> Verdict:
-    best = theory.one_step_preconditioner(TASK.covariance, TASK.n)
+    best = theory.linear.one_step_preconditioner(TASK.covariance, TASK.n)
     smallest = torch.linalg.eigh(TASK.covariance).eigenvectors[:, 0]
     queries = {
         "another covariance": rotated([0.1, 1.0, 5.0], seed=1),
@@ -108,7 +108,7 @@ def query_shift(scale: Scale) -> Verdict:
         pairs = zip(queries.values(), preconditioners, strict=True)
         return [excess(OtherQuery(TASK, query), a) for query, a in pairs]
 
-    adapted = [theory.one_step_preconditioner(query, TASK.n) for query in queries.values()]
+    adapted = [theory.linear.one_step_preconditioner(query, TASK.n) for query in queries.values()]
     # For a query along an eigenvector of Lambda, of eigenvalue l, the risk over E y^2 is
     # (1 - l/g)^2 + (l^2 + tr(Lambda) l) / (M g^2), and g = l (1 + k/N) with k = 1 + tr(Lambda) / l.
     # So it is at most k/M + (k/N)^2, and for any query it is an average over the eigenvectors.
@@ -151,7 +151,9 @@ def orthogonal_query(scale: Scale) -> Verdict:
     prompts = scale.pick(smoke=200, quick=2000, paper=20_000)
     skew = LinearRegression(rotated(SPECTRUM, seed=0), 2)
     round_ = LinearRegression.isotropic(3, 2)
-    step, round_step = (theory.one_step_preconditioner(t.covariance, t.n) for t in (skew, round_))
+    step, round_step = (
+        theory.linear.one_step_preconditioner(t.covariance, t.n) for t in (skew, round_)
+    )
     orthogonal, round_orthogonal, ordinary = (
         task.sample(prompts, generator=generator(0))
         for task in (OrthogonalQuery(skew), OrthogonalQuery(round_), skew)
@@ -223,8 +225,10 @@ def slope(task: LinearRegression, preconditioner: Tensor) -> float:
 def covariate_shift(scale: Scale) -> Verdict:
     factors = (0.5, 2.0, 3.0)
     shifted = {c: with_scaled_covariates(TASK, c) for c in factors}
-    best = theory.one_step_preconditioner(TASK.covariance, TASK.n)
-    adapted = {c: theory.one_step_preconditioner(t.covariance, t.n) for c, t in shifted.items()}
+    best = theory.linear.one_step_preconditioner(TASK.covariance, TASK.n)
+    adapted = {
+        c: theory.linear.one_step_preconditioner(t.covariance, t.n) for c, t in shifted.items()
+    }
     # Gamma Lambda^-1 - I is (1 + tr(Lambda) / lambda) / N along an eigenvector.
     order = (1 + sum(SPECTRUM) / min(SPECTRUM)) / LONG
 
