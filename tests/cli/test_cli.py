@@ -105,7 +105,7 @@ def test_debug_shows_the_traceback(folder, capsys):
 
 
 def test_a_defect_is_named_without_a_traceback(folder, capsys, monkeypatch):
-    monkeypatch.setattr("innerloop.cli.commands.papers.select", lambda ids: 1 / 0)
+    monkeypatch.setattr("innerloop.cli.reproduce.papers.select", lambda ids: 1 / 0)
     assert main(["reproduce"]) == 1
     output = said(capsys)
     assert "unexpected ZeroDivisionError" in output

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 import tyro
 from rich.console import Console
 
-from innerloop.cli import commands
+from innerloop.cli.bench import bench
 from innerloop.cli.dictionary import dictionary
 from innerloop.cli.evaluate import evaluate
 from innerloop.cli.lengths import lengths
+from innerloop.cli.listing import list_everything
+from innerloop.cli.reproduce import reproduce
+from innerloop.cli.train import train
 from innerloop.runs import OutputError
 
 DESCRIPTION = """A laboratory for in-context learning.
@@ -40,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         tyro.extras.subcommand_cli_from_dict(
             {
-                "list": commands.list_everything,
-                "reproduce": commands.reproduce,
-                "train": commands.train,
+                "list": list_everything,
+                "reproduce": reproduce,
+                "train": train,
                 "evaluate": evaluate,
                 "lengths": lengths,
                 "dictionary": dictionary,
-                "bench": commands.bench,
+                "bench": bench,
             },
             prog="innerloop",
             description=DESCRIPTION,

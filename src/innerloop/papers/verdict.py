@@ -31,6 +31,8 @@ class Outcome(StrEnum):
     CORRECTED = "holds as corrected"
     FAILS = "fails"
     INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+    """It could not be measured; the others were."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,13 @@ class Verdict:
     """Sizes, seeds, sample sizes: what a reader needs to judge the numbers."""
     missing: str = ""
     """Non-empty: what this scale did not give, so that nothing can be concluded."""
+    error: str = ""
+    """Non-empty: why it could not be measured, as a sentence."""
 
     @property
     def outcome(self) -> Outcome:
+        if self.error:
+            return Outcome.ERROR
         if self.missing or not self.printed:
             return Outcome.INCONCLUSIVE
         if not all(check.separates for check in (*self.printed, *self.corrected)):

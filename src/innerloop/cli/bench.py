@@ -1,0 +1,25 @@
+"""`innerloop bench`: speed, as ratios within one run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from innerloop.benchmarks import BENCHMARKS
+
+
+def bench(
+    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")],
+) -> None:
+    """Measures speed, every number as a ratio within one run.
+
+    Args:
+        names: which benchmarks; none means all. Known: linear, dictionary.
+    """
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        raise ValueError(f"no benchmark is called {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
+    for name in names or BENCHMARKS:
+        BENCHMARKS[name](Console())
