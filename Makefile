@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup reproduce test test-slow check bench clean
+.PHONY: setup reproduce test test-slow check portable bench clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every entry under other vector instructions and threads: about an hour.
+portable: $(STAMP)
+	$(BIN)/python tools/portable.py
 
 bench: $(STAMP)
 	$(BIN)/innerloop bench

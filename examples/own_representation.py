@@ -39,7 +39,7 @@ from innerloop import theory
 from innerloop.models import DictionaryAttention
 from innerloop.report.plot_style import PALETTE, plot_style
 from innerloop.tasks import DictionaryRegression
-from innerloop.training import DictionaryExact, History, cosine, train
+from innerloop.training import Exact, History, cosine, train
 
 TOKENS, SHOWN, TAU = 60, 12, 0.01
 HEADS = (1, 2, 4, 8, 32)
@@ -70,21 +70,26 @@ def trained_heads(
     task: DictionaryRegression, heads: int, steps: int
 ) -> tuple[DictionaryAttention, History]:
     """Heads trained on the exact loss; the history has their gap to the best linear predictor."""
+    risk = half_risk(task)
     # On a circle logits are smooth in the angle; a larger start lets heads tell neighbours apart.
     start = torch.Generator().manual_seed(1)
     model = DictionaryAttention.gaussian(heads, task.d, len(task.tokens), std=5.0, generator=start)
-    objective = DictionaryExact(task)
     history = train(
         model,
-        objective,
+        Exact(task),
         torch.optim.Adam(model.parameters(), lr=0.03),
         steps=steps,
         generator=start,
         schedule=cosine(steps),
         every=max(steps // 50, 1),
-        metrics={"gap": lambda current: objective.gap(current).item()},
+        metrics={"gap": lambda m: 2 * risk.gap(m.attention(task.tokens, task.shown)).item()},
     )
     return model, history
+
+
+def half_risk(task: DictionaryRegression) -> theory.softmax.DictionaryRisk:
+    """What theory knows of the task; its loss is half the mean squared error, as in the paper."""
+    return theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, task.second_moment)
 
 
 def errors(task: DictionaryRegression, models: dict[int, DictionaryAttention]) -> dict[str, float]:
@@ -92,7 +97,7 @@ def errors(task: DictionaryRegression, models: dict[int, DictionaryAttention]) -
     prompt = task.sample(1000, generator=torch.Generator().manual_seed(2))
     penalty = task.features.shape[1] * task.tau
     answers = {
-        "ridge regression on f": prompt.labels
+        "ridge regression on f": prompt.y
         @ theory.softmax.ridge_matrix(task.features, task.shown, penalty)
     }
     with torch.no_grad():
@@ -119,7 +124,7 @@ def picture(
         answers = {heads: models[heads](prompt)[0, task.shown :] for heads in (few, many)}
     penalty = task.features.shape[1] * task.tau
     (coefficients,) = theory.softmax.ridge_coefficients(
-        task.features[: task.shown], prompt.labels, penalty
+        task.features[: task.shown], prompt.y, penalty
     )
     fine = torch.linspace(-torch.pi, torch.pi, 400, dtype=torch.float64)
     degrees = angle(task.tokens).rad2deg()
@@ -130,7 +135,7 @@ def picture(
     function.plot(unseen, prompt.targets[0, task.shown :], "x", color="#9ca3af", markersize=4)
     function.plot(unseen, answers[few], ".", color=PALETTE[1], markersize=5)
     function.plot(unseen, answers[many], "o", color=PALETTE[0], markersize=4)
-    function.plot(shown, prompt.labels[0], "o", color="black", markersize=8)
+    function.plot(shown, prompt.y[0], "o", color="black", markersize=8)
     function.legend(
         [
             "ridge regression on f",
@@ -149,7 +154,7 @@ def picture(
     colours = colormaps["viridis"](torch.linspace(0, 0.85, len(histories)).tolist())
     for (heads, history), colour in zip(histories.items(), colours, strict=True):
         gaps.plot(history["step"], history["gap"], color=colour, label=f"H = {heads}")
-    floor = theory.softmax.one_head_floor(DictionaryExact(task).risk)
+    floor = 2 * theory.softmax.one_head_floor(half_risk(task))
     gaps.axhline(floor, color="black", linewidth=0.8, linestyle=":", label="floor of H = 1")
     gaps.set(
         title="how many heads", xlabel="steps of Adam", ylabel="loss above ridge's", yscale="log"

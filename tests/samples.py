@@ -1,5 +1,7 @@
 """Random inputs from a seed, and the distance of sampled means from exact ones."""
 
+from dataclasses import replace
+
 import torch
 
 from innerloop.prompt import Prompt
@@ -26,10 +28,30 @@ def covariance(d, seed=0, smallest=0.4, largest=1.5):
     return (matrix + matrix.mT) / 2
 
 
-def random_prompt(batch=3, n=5, d=4, seed=0, dtype=DOUBLE):
+def random_prompt(batch=3, n=5, d=4, seed=0, dtype=DOUBLE, queries=1):
     """Independent normals everywhere: the labels are no function of the covariates."""
-    z = normal(batch, n + 1, d + 1, seed=seed, dtype=dtype)
-    return Prompt(z[:, :-1, :-1], z[:, :-1, -1], z[:, -1, :-1], z[:, -1, -1])
+    z = normal(batch, n + queries, d + 1, seed=seed, dtype=dtype)
+    return Prompt(z[:, :n, :-1], z[:, :n, -1], z[:, n:, :-1], z[:, n:, -1])
+
+
+def shared_prompt(batch=3, n=5, d=4, seed=0, queries=3):
+    """One set of covariates for all prompts of the batch, as of a dictionary."""
+    own = random_prompt(batch, n, d, seed, queries=queries)
+    return replace(own, x=own.x[:1], x_query=own.x_query[:1])
+
+
+def written_out(prompt):
+    """The same prompt with shared covariates repeated for every member of the batch."""
+    batch = len(prompt)
+    return replace(
+        prompt, x=prompt.x.expand(batch, -1, -1), x_query=prompt.x_query.expand(batch, -1, -1)
+    )
+
+
+def query(prompt, i):
+    """The same prompt with its query i alone."""
+    one = slice(i, i + 1)
+    return replace(prompt, x_query=prompt.x_query[:, one], y_query=prompt.y_query[:, one])
 
 
 def z_scores(samples, exact):

@@ -88,11 +88,11 @@ def test_another_config_has_another_folder(tmp_path):
     assert len({store.folder(config) for config in configs}) == len(configs)
 
 
-def test_other_code_has_another_folder(tmp_path, monkeypatch):
-    store, config = RunStore(tmp_path), {"id": "a/b"}
+def test_other_code_has_the_same_folder(tmp_path, monkeypatch):
+    store, config = RunStore(tmp_path), {"id": "train-gd"}
     before = store.folder(config)
     monkeypatch.setattr(runs, "code_version", lambda: "another")
-    assert store.folder(config) != before
+    assert store.folder(config) == before
 
 
 def test_asking_for_a_folder_makes_none(tmp_path):
@@ -124,8 +124,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
         raise error
 
     monkeypatch.setattr(step, fail)
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error)) as raised:
         write_atomic(path, "new")
+    if isinstance(error, OSError):
+        assert isinstance(raised.value, OutputError)
+        assert str(raised.value) == f"cannot write {path}: disk full"
     monkeypatch.undo()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -176,7 +179,26 @@ def test_json_that_is_not_there_is_nothing(tmp_path):
     assert read_json(tmp_path / "file") is None
 
 
-@pytest.mark.parametrize("content", [b"", b'{"a": [1, 2', b"\xff\xfe\x00\x01", b"not json"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"a": [1, 2',
+        b"\xff\xfe\x00\x01",
+        b"not json",
+        b"[" * 100_000 + b"]" * 100_000,
+        b"9" * 5000,
+    ],
+    ids=["empty", "cut", "bytes", "text", "nested", "digits"],
+)
 def test_json_that_was_not_written_whole_is_nothing(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     assert read_json(tmp_path / "file") is None
+
+
+def test_json_is_read_from_regular_files_alone(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")  # would be waited for
+    assert read_json(tmp_path / "folder") is None
+    assert read_json(tmp_path / "pipe") is None
+    assert read_json(tmp_path / "folder" / "below" / "nothing") is None

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from innerloop.analysis import distance_to_identity
-from innerloop.models.linear_attention import LinearAttention
-from innerloop.models.weights import GradientDescentWeights
+from innerloop.models.linear_attention import GradientDescentWeights, LinearAttention
 from innerloop.theory.linear import one_step_preconditioner
 from tests.conftest import checked_modules
 

@@ -1,14 +1,35 @@
 """innerloop: a laboratory for in-context learning.
 
-tasks      distributions over prompts
-algorithms learners with nothing trained
-models     learners with trained weights
-theory     closed forms and exact expectations
-training   objectives, the training loop, L-BFGS
-analysis   measuring and comparing learners
-papers     every theorem and figure, with a measured verdict
+tasks       distributions over prompts
+algorithms  learners with nothing trained
+models      learners with trained weights
+theory      closed forms and exact expectations
+training    objectives, the training loop, L-BFGS
+analysis    measuring and comparing learners
+experiments names, and trainings on disk
+papers      every theorem and figure, with a measured verdict
 """
 
-from innerloop.prompt import Prompt, TokenSequence
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from innerloop.prompt import Prompt
+    from innerloop.sequence import TokenSequence
+else:
+
+    def __getattr__(name):
+        """Imports a public name when it is first used: the command line starts without torch."""
+        if name == "Prompt":
+            from innerloop.prompt import Prompt
+
+            return Prompt
+        if name == "TokenSequence":
+            from innerloop.sequence import TokenSequence
+
+            return TokenSequence
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = ["Prompt", "TokenSequence"]

@@ -1,8 +1,8 @@
 """Results on disk, found again by what produced them.
 
-A run is a folder whose name is a hash of a config and of the code that ran it. Asking for the same
-thing again finds it; changing anything does not. Every write is atomic: a temporary file in the
-same folder, flushed to disk, then renamed over the target.
+A run is a folder whose name is a hash of its config. Asking for the same thing again finds it;
+changing anything does not. Every write is atomic: a temporary file in the same folder, flushed to
+disk, then renamed over the target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 
 class OutputError(OSError):
-    """A folder for results cannot be written."""
+    """A folder or file for results cannot be written."""
 
 
 @cache
@@ -47,8 +47,8 @@ class RunStore:
         self.root = root
 
     def folder(self, config: Mapping[str, Any]) -> Path:
-        """Where the run with this config and the present code belongs; it need not exist."""
-        key = json.dumps({"config": config, "code": code_version()}, sort_keys=True)
+        """Where the run with this config belongs; it need not exist."""
+        key = json.dumps(config, sort_keys=True)
         name = str(config.get("id", "run")).replace("/", "-")
         return self.root / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
@@ -68,6 +68,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     """Writes the whole file or nothing, even if the machine stops half way."""
     data = content.encode() if isinstance(content, str) else content
     writable_folder(path.parent)
+    try:
+        _write_and_rename(path, data)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write_and_rename(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -83,8 +90,9 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """The content of a JSON file; None if it is not there or was not written whole."""
+    """The content of a JSON file; None if there is no such file or what is in it is no JSON."""
     try:
-        return json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        # A regular file: reading anything else, such as a pipe, may wait for ever.
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None

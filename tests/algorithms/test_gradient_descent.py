@@ -29,7 +29,7 @@ def test_iterates_follow_the_gradient_of_the_risk_on_the_examples():
 def test_the_last_iterate_predicts():
     prompt = random_prompt()
     learner = GradientDescent([0.3, 0.2])
-    expected = torch.einsum("bd,bd->b", learner.iterates(prompt)[:, -1], prompt.x_query)
+    expected = torch.einsum("bd,bqd->bq", learner.iterates(prompt)[:, -1], prompt.x_query)
     torch.testing.assert_close(learner(prompt), expected, **CLOSE)
 
 
@@ -59,7 +59,7 @@ def test_gd_plus_plus_without_transforms_is_gradient_descent():
     preconditioners = [0.2 * normal(4, 4, seed=s) for s in range(3)]
     plain = GradientDescent(preconditioners).iterates(prompt)
     moved = GDPlusPlus(preconditioners, [0.0, 0.0, 0.0]).predictions(prompt)
-    expected = torch.einsum("bsd,bd->bs", plain, prompt.x_query)
+    expected = torch.einsum("bsd,bqd->bsq", plain, prompt.x_query)
     torch.testing.assert_close(moved, expected, **CLOSE)
 
 
@@ -70,8 +70,8 @@ def test_scalar_gd_plus_plus_is_the_loop_over_examples():
     for b in range(2):
         points = [x.clone() for x in prompt.x[b]]
         labels = [y.clone() for y in prompt.y[b]]
-        query, prediction = prompt.x_query[b].clone(), torch.zeros((), dtype=torch.float64)
-        assert predictions[b, 0] == 0
+        query, prediction = prompt.x_query[b, 0].clone(), torch.zeros((), dtype=torch.float64)
+        assert predictions[b, 0, 0] == 0
         for step, (a, c) in enumerate(zip(steps, transforms, strict=True)):
             m = sum(y * x for x, y in zip(points, labels, strict=True)) / 4
             s = sum(torch.outer(x, x) for x in points) / 4
@@ -79,7 +79,7 @@ def test_scalar_gd_plus_plus_is_the_loop_over_examples():
             labels = [y - a * (x @ m) for x, y in zip(points, labels, strict=True)]
             points = [x - c * a * (s @ x) for x in points]
             query = query - c * a * (s @ query)
-            torch.testing.assert_close(predictions[b, step + 1], prediction, **CLOSE)
+            torch.testing.assert_close(predictions[b, step + 1, 0], prediction, **CLOSE)
 
 
 def test_matrix_gd_plus_plus_is_the_loop_over_examples():
@@ -87,7 +87,7 @@ def test_matrix_gd_plus_plus_is_the_loop_over_examples():
     steps = [0.4 * normal(3, 3, seed=s) for s in (1, 2, 3)]
     transforms = [0.4 * normal(3, 3, seed=s) for s in (4, 5, 6)]
     prediction = torch.zeros((), dtype=torch.float64)
-    points, labels, query = prompt.x[0], prompt.y[0], prompt.x_query[0]
+    points, labels, query = prompt.x[0], prompt.y[0], prompt.x_query[0, 0]
     for a, c in zip(steps, transforms, strict=True):
         m = sum(y * x for x, y in zip(points, labels, strict=True)) / 4
         s = sum(torch.outer(x, x) for x in points) / 4
@@ -95,7 +95,7 @@ def test_matrix_gd_plus_plus_is_the_loop_over_examples():
         labels = torch.stack([y - x @ a @ m for x, y in zip(points, labels, strict=True)])
         points = torch.stack([x - c @ s @ a.mT @ x for x in points])
         query = query - c @ s @ a.mT @ query
-    torch.testing.assert_close(GDPlusPlus(steps, transforms)(prompt)[0], prediction, **CLOSE)
+    torch.testing.assert_close(GDPlusPlus(steps, transforms)(prompt)[0, 0], prediction, **CLOSE)
 
 
 def test_the_last_transform_changes_no_prediction():

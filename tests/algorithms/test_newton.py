@@ -57,12 +57,28 @@ def test_with_few_examples_it_converges_to_the_minimum_norm_solution():
     )
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_hundreds_of_steps_with_few_examples_are_finite_and_the_minimum_norm_solution(n):
+    # As matrices, rounding errors outside the span of the examples would double in every step.
+    prompt = random_prompt(batch=3, n=n, d=4, queries=2)
+    torch.testing.assert_close(Newton(200)(prompt), LeastSquares()(prompt), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        Newton(200).iterates(prompt)[:, -1], LeastSquares().weights(prompt), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_stopping_once_converged_changes_no_digit():
+    prompt = random_prompt(batch=3, n=6, d=4)
+    last = Newton(60).iterates(prompt)[:, -1]
+    assert torch.equal(Newton(60)(prompt)[:, 0], (prompt.x_query @ last.unsqueeze(-1))[:, 0, 0])
+
+
 def test_iterates_satisfy_the_recursion_for_the_inverse():
     x = normal(5, 3)
     s = x.mT @ x
     # Labels e_i one at a time give the columns of M_k X^T.
     prompt = type(random_prompt())(
-        x.expand(5, 5, 3).clone(), torch.eye(5, dtype=x.dtype), normal(5, 3), normal(5)
+        x.unsqueeze(0), torch.eye(5, dtype=x.dtype), normal(1, 1, 3), normal(5, 1)
     )
     iterates = Newton(3, scale=0.8).iterates(prompt)  # [column, k, d]
     inverse = 0.8 * s / torch.linalg.matrix_norm(s @ s.mT, ord=2)

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from innerloop.algorithms import GradientDescent, LeastSquares, Ridge, Zero
 from innerloop.analysis import Estimate, estimate_risk, learning_curve
-from innerloop.tasks import LinearRegression
+from innerloop.tasks import DictionaryRegression, FreshQueries, LinearRegression
 from innerloop.theory.linear import layered_risk
 from tests.samples import DOUBLE, covariance, normal, seeded
 
@@ -64,7 +66,7 @@ def test_chunks_change_nothing_but_the_order_of_drawing():
 @pytest.mark.parametrize("chunk", [1, 7, 10, 100])
 def test_every_sample_is_drawn_once(chunk):
     class Counting:
-        drawn = 0
+        drawn, d, n = 0, TASK.d, TASK.n
 
         def sample(self, batch, *, generator):
             assert batch <= chunk
@@ -90,12 +92,42 @@ def test_the_learning_curve_of_least_squares_falls_to_zero_at_d_examples():
     assert max(curve[3:]) < 1e-15
 
 
-def test_a_learner_without_a_learning_curve_of_its_own_has_one():
-    plain, own = (
-        learning_curve(learner, TASK, samples=100, generator=seeded(6))
-        for learner in (lambda prompt: Ridge(0.5)(prompt), Ridge(0.5))
-    )
-    assert [e.mean for e in plain] == pytest.approx([e.mean for e in own], rel=1e-12)
+@pytest.mark.parametrize("noise_std", [0.0, 0.5])
+def test_the_learning_curve_is_the_error_of_predicting_example_k_plus_1(noise_std):
+    task = LinearRegression(covariance(3), 4, noise_std=noise_std)
+    curve = learning_curve(Ridge(0.5), task, samples=50, generator=seeded(6))
+    prompt = task.sample(50, generator=seeded(6))
+    x = torch.cat([prompt.x, prompt.x_query], dim=1)
+    clean = torch.cat([prompt.y if prompt.y_clean is None else prompt.y_clean, prompt.y_query], 1)
+    for k in range(5):
+        w = Ridge(0.5).weights(prompt.prefix(k))
+        errors = ((w * x[:, k]).sum(-1) - clean[:, k]).square()
+        assert curve[k].mean == pytest.approx(errors.mean().item(), rel=1e-12)
+        assert curve[k].samples == 50
+
+
+def test_a_risk_is_averaged_over_the_queries_of_a_prompt():
+    task = replace(TASK.law, queries=FreshQueries(3))
+    prompt = task.sample(400, generator=seeded(2))
+    errors = (LEARNER(prompt) - prompt.y_query).square().mean(1)
+    estimate = estimate_risk(LEARNER, task, samples=400, generator=seeded(2))
+    # Queries of a prompt share its examples: it is the prompts that are independent.
+    assert estimate.mean == pytest.approx(errors.mean().item(), rel=1e-12)
+    assert estimate.standard_error == pytest.approx(errors.std().item() / 20, rel=1e-12)
+
+
+def test_several_queries_have_the_risk_of_one():
+    task = replace(TASK.law, queries=FreshQueries(3))
+    estimate = estimate_risk(LEARNER, task, samples=30_000, generator=seeded(2))
+    assert abs(estimate.z(EXACT)) < 4
+
+
+def test_the_learning_curve_of_a_dictionary_is_measured_like_any():
+    task = DictionaryRegression.gaussian(3, 2, 6, 4, 0.1, generator=seeded())
+    curve = learning_curve(LeastSquares(), task, samples=50, generator=seeded(1))
+    prompt = task.sample(50, generator=seeded(1))
+    assert len(curve) == 5
+    assert curve[0].mean == pytest.approx(prompt.y[:, 0].square().mean().item(), rel=1e-12)
 
 
 def test_predicting_nothing_risks_the_whole_label():

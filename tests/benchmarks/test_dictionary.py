@@ -5,34 +5,32 @@ import torch
 from rich.console import Console
 
 from innerloop.benchmarks import BENCHMARKS, dictionary
-from innerloop.training import DictionaryExact, DictionaryPrompts
+from innerloop.training import Exact, Prompts
 
 TINY = dictionary.Sizes(d=4, features=3, shown=3, tokens=8, heads=4)
 
 
 def test_a_timed_step_trains_the_model():
     model = TINY.model()
-    exact = DictionaryExact(TINY.task())
-    before = exact.gap(model).item()
+    exact = Exact(TINY.task())
+    before = exact.loss(model).item()
     step = dictionary._step(exact, model)
     for _ in range(20):
         step()
-    assert exact.gap(model).item() < before
+    assert exact.loss(model).item() < before
 
 
 def test_the_gradient_of_many_prompts_is_near_the_exact_one():
     task = TINY.task()
     few, many = (
-        dictionary._gradient_error(
-            DictionaryExact(task), DictionaryPrompts(task, batch), TINY.model()
-        )
+        dictionary._gradient_error(Exact(task), Prompts(task, batch), TINY.model())
         for batch in (100, 100_000)
     )
     assert many < few / 5
 
 
 def test_the_block_form_takes_the_same_steps_as_the_short_form():
-    objective = DictionaryPrompts(TINY.task(), 5)
+    objective = Prompts(TINY.task(), 5)
     models = TINY.model(), TINY.model()
     for each, model in zip((objective, dictionary.AllBlocks(objective)), models, strict=True):
         step = dictionary._step(each, model)

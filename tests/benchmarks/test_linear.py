@@ -1,10 +1,13 @@
 """Benchmarks run from end to end; what they measure is never asserted."""
 
 import pytest
+import torch
 from rich.console import Console
 
 from innerloop.benchmarks import BENCHMARKS
+from innerloop.benchmarks.gram_space import forward_forms, operations
 from innerloop.benchmarks.timing import seconds
+from innerloop.models import GDPlusPlusWeights, GradientDescentWeights
 
 
 def test_timing_is_the_shortest_of_several_calls():
@@ -13,10 +16,33 @@ def test_timing_is_the_shortest_of_several_calls():
     assert len(calls) == 4
 
 
+def test_gram_space_is_timed_beside_token_space(capsys):
+    for table in forward_forms(((4, 3, 5),), compiled=False):
+        Console(width=120).print(table)
+    output = capsys.readouterr().out
+    assert "associative" in output
+    assert "eager, kept" in output
+    assert "nothing is compiled" in output
+
+
+def test_operations_are_those_of_the_forward_pass_and_twice_that_for_the_gradient():
+    # d = 2, n = 3: S has 3 entries and m has 2, each a sum of 3 products.
+    one_layer, two_layers = (
+        form.gaussian(2, layers, 0.1, generator=torch.Generator().manual_seed(0))
+        for form, layers in ((GradientDescentWeights, 1), (GDPlusPlusWeights, 2))
+    )
+    gram = 2 * 3 * (3 + 2)
+    assert operations(one_layer, 3) == gram + 3 * (2 * 4 + 2 * 2)
+    # Another A r, one S w, and three products with two vectors each.
+    assert operations(two_layers, 3) == gram + 3 * (2 * 2 * 4 + 2 * 4 + 2 * 2 + 3 * 2 * 2 * 4)
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile meets one of its own
 def test_every_benchmark_prints_its_tables(capsys):
     for benchmark in BENCHMARKS.values():
         benchmark(Console(width=120))
     output = capsys.readouterr().out
-    assert "n x n / gram" in output
+    assert "times faster than n x n" in output
+    assert "operations / peak" in output
     assert "five together / one" in output

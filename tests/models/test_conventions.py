@@ -12,7 +12,7 @@ from innerloop.models import (
     LinearAttention,
 )
 from tests.models.forms import weights
-from tests.samples import random_prompt, relative_error
+from tests.samples import query, random_prompt, relative_error
 
 PAPERS = list(CONVENTIONS.values())
 papers = pytest.mark.parametrize("convention", PAPERS, ids=lambda c: c.name)
@@ -41,6 +41,16 @@ def test_a_papers_weights_predict_the_same_in_innerloop(convention):
     ours = DenseWeights(*(t.detach() for t in convention.weights_from(p, q, n=prompt.n)))
     model = LinearAttention(ours, masked=convention.masked)
     assert relative_error(model(prompt), convention.predict(p, q, prompt)) < 1e-12
+
+
+@papers
+def test_a_papers_prediction_of_several_queries_is_of_each_as_if_alone(convention):
+    prompt = random_prompt(batch=4, n=6, d=3, queries=3)
+    p, q = weights(DenseWeights, d=3, layers=depth(convention), scale=0.1).matrices()
+    together = convention.predict(p, q, prompt)
+    for i in range(3):
+        alone = convention.predict(p, q, query(prompt, i))
+        assert relative_error(together[:, i : i + 1], alone) < 1e-12
 
 
 @papers

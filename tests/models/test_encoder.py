@@ -4,10 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from innerloop.algorithms import curve_answers
 from innerloop.models import DictionaryEncoder
-from innerloop.tasks import DictionaryPrompt, DictionaryRegression
-from innerloop.training import DictionaryPrompts, train
-from tests.samples import DOUBLE, normal, seeded
+from innerloop.tasks import DictionaryRegression
+from innerloop.training import Prompts, train
+from tests.samples import DOUBLE, normal, query, random_prompt, seeded, shared_prompt, written_out
 
 TASK = DictionaryRegression.gaussian(3, 2, 8, 5, 0.1, generator=seeded())
 SMALL = {"layers": 2, "width": 12, "hidden": 20, "dtype": DOUBLE}
@@ -39,10 +40,10 @@ def by_hand(model, tokens, labels):
     def attention(name, states, heads, width):
         size, mixed = width // heads, []
         projected = [linear(f"{name}.query_key_value", x).view(3, heads, size) for x in states]
-        for query in projected:
+        for asking in projected:
             parts = []
             for h in range(heads):
-                scores = [math.exp(query[0, h] @ key[1, h] / size**0.5) for key in projected]
+                scores = [math.exp(asking[0, h] @ key[1, h] / size**0.5) for key in projected]
                 weights = [score / sum(scores) for score in scores]
                 pairs = zip(weights, projected, strict=True)
                 parts.append(sum(weight * value[2, h] for weight, value in pairs))
@@ -75,42 +76,77 @@ def test_the_encoder_is_the_formula_of_vaswani_et_al_written_out(heads):
     model, prompt = randomised(encoder(heads)), TASK.sample(2, generator=seeded(3))
     answers = model(prompt).detach()
     with torch.no_grad():
-        for labels, answer in zip(prompt.labels, answers, strict=True):
-            torch.testing.assert_close(by_hand(model, prompt.tokens, labels), answer)
+        for labels, answer in zip(prompt.y, answers, strict=True):
+            torch.testing.assert_close(by_hand(model, TASK.tokens, labels), answer)
 
 
 def test_the_targets_are_never_read():
     model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
-    hidden = replace(prompt, targets=torch.full_like(prompt.targets, float("nan")))
+    hidden = replace(prompt, y_query=torch.full_like(prompt.targets, float("nan")))
     assert torch.equal(model(hidden), model(prompt))
 
 
 def test_prompts_are_answered_independently():
     model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
-    alone = DictionaryPrompt(prompt.tokens, prompt.labels[2:3], prompt.targets[2:3])
+    alone = replace(prompt, y=prompt.y[2:3], y_query=prompt.y_query[2:3])
     torch.testing.assert_close(model(alone), model(prompt)[2:3], rtol=1e-12, atol=1e-12)
 
 
 def test_a_shown_label_of_zero_is_told_from_a_label_that_is_not_shown():
     model, prompt = randomised(encoder()), TASK.sample(1, generator=seeded(3))
-    labels = torch.cat([prompt.labels, torch.zeros(1, 1, dtype=DOUBLE)], dim=1)
-    longer = DictionaryPrompt(prompt.tokens, labels, prompt.targets)
+    labels = torch.cat([prompt.y, torch.zeros(1, 1, dtype=DOUBLE)], dim=1)
+    longer = replace(prompt, x=prompt.x_query[:, :6], y=labels)
     assert not torch.allclose(model(longer), model(prompt))
 
 
 def test_reordering_the_shown_tokens_reorders_the_answers():
     model, prompt = encoder(), TASK.sample(4, generator=seeded(3))
     order = torch.tensor([3, 1, 4, 0, 2, 5, 6, 7])
-    shuffled = DictionaryPrompt(
-        prompt.tokens[order], prompt.labels[:, order[:5]], prompt.targets[:, order]
-    )
+    tokens, labels = prompt.x_query[:, order], prompt.y_query[:, order]
+    shuffled = replace(prompt, x=tokens[:, :5], y=labels[:, :5], x_query=tokens, y_query=labels)
     torch.testing.assert_close(model(shuffled), model(prompt)[:, order])
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_queries_that_are_no_dictionary_are_answered_independently(n):
+    model, prompt = randomised(encoder()), random_prompt(batch=4, n=n, d=3, queries=3)
+    together = model(prompt)
+    assert together.shape == (4, 3)
+    for i in range(3):
+        torch.testing.assert_close(together[:, i : i + 1], model(query(prompt, i)))
+
+
+def test_shared_covariates_are_read_as_if_written_out():
+    model = randomised(encoder())
+    for prompt in (shared_prompt(batch=4, n=5, d=3), TASK.sample(4, generator=seeded())):
+        torch.testing.assert_close(model(prompt), model(written_out(prompt)))
+
+
+def test_a_query_beside_the_examples_is_read_by_the_same_formula():
+    model, prompt = randomised(encoder()), random_prompt(batch=2, n=4, d=3)
+    with torch.no_grad():
+        for b, answer in enumerate(model(prompt)):
+            tokens = torch.cat([prompt.x[b], prompt.x_query[b]])
+            torch.testing.assert_close(by_hand(model, tokens, prompt.y[b])[4:], answer)
+
+
+def test_the_learning_curve_of_a_dictionary_asks_for_all_of_it_at_every_length():
+    model, prompt = randomised(encoder()), TASK.sample(4, generator=seeded(3))
+    curve = curve_answers(model, prompt)
+    for k in range(1, 5):
+        torch.testing.assert_close(curve[:, k], model(prompt.prefix(k))[:, k])
+
+
+def test_the_learning_curve_of_other_prompts_is_that_of_any_learner():
+    model, prompt = randomised(encoder()), random_prompt(batch=2, n=4, d=3, queries=2)
+    plain = curve_answers(lambda p: model(p), prompt)
+    torch.testing.assert_close(curve_answers(model, prompt), plain)
 
 
 def test_predictions_are_not_linear_in_the_labels():
     model, prompt = randomised(encoder()), TASK.sample(4, generator=seeded(3))
-    doubled = replace(prompt, labels=2 * prompt.labels)
-    silent = replace(prompt, labels=0 * prompt.labels)
+    doubled = replace(prompt, y=2 * prompt.y)
+    silent = replace(prompt, y=0 * prompt.y)
     assert not torch.allclose(model(doubled) - model(silent), 2 * (model(prompt) - model(silent)))
 
 
@@ -136,7 +172,7 @@ def test_the_first_weights_have_glorots_variance_and_the_sizes_of_the_paper():
 
 
 def test_training_lowers_the_loss():
-    model, objective = encoder(4, width=16), DictionaryPrompts(TASK, 64)
+    model, objective = encoder(4, width=16), Prompts(TASK, 64)
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     history = train(model, objective, optimizer, steps=150, generator=seeded(), every=150)
     assert history["loss"][-1] < 0.3 * history["loss"][0]

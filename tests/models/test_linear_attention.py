@@ -2,8 +2,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils import _pytree as pytree
 
-from innerloop.algorithms import GDPlusPlus, GradientDescent
+from innerloop.algorithms import GDPlusPlus, GradientDescent, curve_answers
 from innerloop.models import (
     DenseWeights,
     GDPlusPlusWeights,
@@ -15,7 +16,7 @@ from innerloop.models import (
 )
 from innerloop.prompt import Prompt
 from tests.models.forms import FORMS, SPARSE, weights
-from tests.samples import normal, random_prompt, relative_error, rotation, seeded
+from tests.samples import normal, query, random_prompt, relative_error, rotation, seeded
 
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 sparse = pytest.mark.parametrize("form", SPARSE, ids=lambda form: form.__name__)
@@ -23,11 +24,11 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def token_loop(p, q, prompt, *, masked=True, loops=1):
-    """Every token by itself: z <- z - (1/n) sum_j P z_j z_j^T Q z over the tokens that are seen."""
+    """Every token by itself, for one query: z <- z - (1/n) sum_j P z_j z_j^T Q z, j seen."""
     answers = []
     for b in range(len(prompt)):
         tokens = [torch.cat([x, y[None]]) for x, y in zip(prompt.x[b], prompt.y[b], strict=True)]
-        tokens.append(torch.cat([prompt.x_query[b], torch.zeros(1, dtype=p.dtype)]))
+        tokens.append(torch.cat([prompt.x_query[b, 0], torch.zeros(1, dtype=p.dtype)]))
         for _ in range(loops):
             for p_layer, q_layer in zip(p, q, strict=True):
                 seen = tokens[:-1] if masked else tokens
@@ -36,7 +37,7 @@ def token_loop(p, q, prompt, *, masked=True, loops=1):
                     for z in tokens
                 ]
         answers.append(-tokens[-1][-1])
-    return torch.stack(answers)
+    return torch.stack(answers).unsqueeze(1)
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
@@ -124,7 +125,7 @@ def test_gd_plus_plus_weights_without_transforms_are_gradient_descent_weights():
 def test_a_single_layer_predicts_with_one_bilinear_form():
     prompt = random_prompt(batch=4, n=9, d=4)
     single = weights(SingleLayerWeights)
-    expected = torch.einsum("i,bij,jk,bk->b", single.b, prompt.gram(), single.a, prompt.x_query)
+    expected = torch.einsum("i,bij,jk,bqk->bq", single.b, prompt.gram(), single.a, prompt.x_query)
     torch.testing.assert_close(LinearAttention(single)(prompt), expected, **CLOSE)
 
 
@@ -136,8 +137,8 @@ def test_operators_are_what_answer_computes(form, loops):
     gram = prompt.gram()
     s, m = gram[:, :4, :4], gram[:, 4, :4]
     j, k = model.weights.operators(s, loops)
-    learned = torch.einsum("bij,bj->bi", k, m)
-    torch.testing.assert_close((learned * prompt.x_query).sum(-1), model(prompt), **CLOSE)
+    predicted = torch.einsum("bij,bj,bqi->bq", k, m, prompt.x_query)
+    torch.testing.assert_close(predicted, model(prompt), **CLOSE)
     identity = torch.eye(4, dtype=torch.float64)
     torch.testing.assert_close(j, identity - k @ s, **CLOSE)
 
@@ -145,34 +146,53 @@ def test_operators_are_what_answer_computes(form, loops):
 @sparse
 def test_operators_give_the_error_on_noiseless_labels(form):
     w, x = normal(5, 3, seed=1), normal(5, 6, 3, seed=2)
-    prompt = Prompt(x, torch.einsum("bnd,bd->bn", x, w), normal(5, 3, seed=3), normal(5, seed=4))
+    labels = torch.einsum("bnd,bd->bn", x, w)
+    prompt = Prompt(x, labels, normal(5, 2, 3, seed=3), normal(5, 2, seed=4))
     model = LinearAttention(weights(form, d=3))
     j, _ = model.weights.operators(prompt.gram()[:, :3, :3], 1)
-    left = torch.einsum("bij,bj,bi->b", j, w, prompt.x_query)
-    torch.testing.assert_close((w * prompt.x_query).sum(-1) - model(prompt), left, **CLOSE)
+    left = torch.einsum("bij,bj,bqi->bq", j, w, prompt.x_query)
+    exact = torch.einsum("bi,bqi->bq", w, prompt.x_query)
+    torch.testing.assert_close(exact - model(prompt), left, **CLOSE)
 
 
 @forms
-def test_several_queries_are_answered_like_one_at_a_time(form):
-    prompt = random_prompt(batch=3, n=6, d=4)
-    model = LinearAttention(weights(form), 2)
-    queries = normal(3, 5, 4, seed=7)
-    answers = model.answer(prompt.gram(), queries)
-    assert answers.shape == (3, 5)
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
+def test_several_queries_are_answered_like_one_at_a_time(form, masked):
+    prompt = random_prompt(batch=3, n=6, d=4, queries=5)
+    model = LinearAttention(weights(form), 2, masked=masked)
+    together = model(prompt)
+    assert together.shape == (3, 5)
     for i in range(5):
-        single = Prompt(prompt.x, prompt.y, queries[:, i], prompt.y_query)
-        torch.testing.assert_close(answers[:, i], model(single), **CLOSE)
+        torch.testing.assert_close(together[:, i : i + 1], model(query(prompt, i)), **CLOSE)
+
+
+@forms
+def test_token_space_too_answers_several_queries_each_for_itself(form):
+    prompt = random_prompt(batch=3, n=6, d=4, queries=3)
+    model = LinearAttention(weights(form))
+    for reference in (attention_matrix_forward, associative_forward):
+        value = reference(*model.weights.matrices(), prompt)
+        assert relative_error(value, model(prompt)) < 1e-12
+
+
+@forms
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
+def test_a_model_can_be_mapped_over_prompts(form, masked):
+    prompts = [random_prompt(batch=2, n=3, d=4, seed=s, queries=2) for s in range(3)]
+    model = LinearAttention(weights(form, layers=2), masked=masked)
+    stacked = pytree.tree_map(lambda *t: torch.stack(t), *prompts)
+    for one, prompt in zip(torch.func.vmap(model)(stacked), prompts, strict=True):
+        torch.testing.assert_close(one, model(prompt), **CLOSE)
 
 
 @forms
 def test_a_learning_curve_begins_at_zero_and_ends_with_the_prediction(form):
     prompt = random_prompt(batch=3, n=5, d=4)
     model = LinearAttention(weights(form))
-    curve = model.learning_curve(prompt)
+    curve = curve_answers(model, prompt)
     assert curve.shape == (3, 6)
     assert (curve[:, 0] == 0).all()
-    for k in range(1, 6):
-        torch.testing.assert_close(curve[:, k], model(prompt.prefix(k)), **CLOSE)
+    torch.testing.assert_close(curve[:, 5:], model(prompt), **CLOSE)
 
 
 @forms

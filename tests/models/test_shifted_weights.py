@@ -35,11 +35,11 @@ def test_one_looped_layer_descends_on_shifted_labels(loops):
 def test_every_layer_has_its_own_shift(loops):
     prompt = random_prompt(batch=4, n=9, d=4)
     shifted = weights(ShiftedGradientDescentWeights)
-    w = torch.zeros_like(prompt.x_query)
+    w = torch.zeros_like(prompt.x[:, 0])
     for a, u in list(zip(shifted.preconditioners, shifted.shifts, strict=True)) * loops:
         left = prompt.y + prompt.x @ u - (prompt.x @ w.unsqueeze(-1)).squeeze(-1)
         w = w + torch.einsum("ij,bnj,bn->bi", a, prompt.x, left) / prompt.n
-    expected = (w * prompt.x_query).sum(-1)
+    expected = torch.einsum("bi,bqi->bq", w, prompt.x_query)
     torch.testing.assert_close(LinearAttention(shifted, loops)(prompt), expected, **CLOSE)
 
 
@@ -67,7 +67,8 @@ def test_the_offset_is_the_prediction_without_labels():
     silent = Prompt(prompt.x, torch.zeros_like(prompt.y), prompt.x_query, prompt.y_query)
     model = LinearAttention(weights(ShiftedGradientDescentWeights), 2)
     offset = model.weights.offset(prompt.gram()[:, :4, :4], 2)
-    torch.testing.assert_close((offset * prompt.x_query).sum(-1), model(silent), **CLOSE)
+    predicted = torch.einsum("bi,bqi->bq", offset, prompt.x_query)
+    torch.testing.assert_close(predicted, model(silent), **CLOSE)
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

@@ -3,7 +3,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, vmap
 
-from innerloop.models.small_matrices import batch_last, product
+from innerloop.models.linear_attention.small_matrices import batch_last, product
 from tests.samples import normal
 
 # Shapes of x and y; a batch axis of length 1 is repeated.

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from innerloop.papers import Entry, Figure, Outcome, Scale
+from innerloop.papers.findings import FINDINGS
 from innerloop.papers.reproduce import reproduce
 from innerloop.report import to_mathml
 from innerloop.report.plot_style import drawn
@@ -13,6 +14,7 @@ from innerloop.runs import RunStore
 def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
     """At the smallest scale: the known verdict, controls told apart, all of it can be shown."""
     result = reproduce(entry, Scale.SMOKE, RunStore(folder))
+    assert not result.verdict.error
     checks = [*result.verdict.printed, *result.verdict.corrected]
     assert checks
     assert all(check.separates for check in checks)
@@ -21,6 +23,10 @@ def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
     correction = result.verdict.correction
     for formula in [correction.printed, correction.corrected] if correction else []:
         assert "<math" in to_mathml(formula)
+    for finding in FINDINGS:
+        if finding.id == entry.id:
+            assert finding.outcome == expected
+            assert any(character.isdigit() for character in finding.sentence(result))
     if isinstance(entry, Figure):
         assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
 

@@ -26,7 +26,7 @@ from innerloop.tasks import LinearRegression
 from innerloop.training import ControlledWishart
 from tests.papers.contract import assert_measured
 
-FIGURES = [f"gatmiry2024/figure{number}" for number in (1, 2, 3, 4)]
+FIGURES = [f"gatmiry2024/{name}" for name in ("figure1", "figure2", "figure3", "figure4")]
 
 
 @pytest.mark.parametrize("id", FIGURES)

@@ -1,12 +1,16 @@
+import ast
+import sys
+from pathlib import Path
+
 import pytest
 from matplotlib.figure import Figure as Picture
 
+from innerloop.index import UnknownIdError
 from innerloop.papers import (
     PAPERS,
     Claim,
     Figure,
     FigureData,
-    UnknownIdError,
     Verdict,
     claim,
     entries,
@@ -119,3 +123,62 @@ def test_every_entry_names_its_paper_and_says_where_it_stands():
         assert id.split("/")[0] in PAPERS
         assert entry.statement
         assert entry.source
+
+
+@pytest.fixture
+def papers_folder(tmp_path, monkeypatch):
+    """A package of papers with one paper, whose files a test may change."""
+    folder = tmp_path / "some_papers"
+    (folder / "new2025").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "new2025" / "__init__.py").write_text("from some_papers.new2025 import theorem\n")
+    (folder / "new2025" / "theorem.py").write_text("from some_papers.new2025 import settings\n")
+    (folder / "new2025" / "settings.py").write_text("")
+    monkeypatch.setattr(registry, "PAPERS", {"new2025": PAPERS["ahn2023"]})
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    for name in [name for name in sys.modules if name.split(".")[0] == "some_papers"]:
+        del sys.modules[name]
+
+
+def test_a_paper_with_its_modules_imported_is_complete(papers_folder):
+    registry.check_papers(papers_folder, "some_papers")
+    assert "some_papers.new2025.settings" in sys.modules
+
+
+def test_a_module_that_nobody_imports_is_refused(papers_folder):
+    (papers_folder / "new2025" / "lemma.py").write_text("")
+    with pytest.raises(registry.IncompletePaperError, match=r"lemma\.py is imported neither by"):
+        registry.check_papers(papers_folder, "some_papers")
+
+
+def test_a_paper_without_its_folder_is_refused(papers_folder, monkeypatch):
+    monkeypatch.setitem(registry.PAPERS, "other2025", PAPERS["ahn2023"])
+    with pytest.raises(registry.IncompletePaperError, match=r"'other2025' .* has no folder"):
+        registry.check_papers(papers_folder, "some_papers")
+
+
+def test_a_folder_without_its_paper_is_refused(papers_folder):
+    (papers_folder / "other2025").mkdir()
+    (papers_folder / "other2025" / "__init__.py").write_text("")
+    with pytest.raises(registry.IncompletePaperError, match="PAPERS has no key 'other2025'"):
+        registry.check_papers(papers_folder, "some_papers")
+
+
+def test_the_registry_itself_draws_nothing():
+    tree = ast.parse(Path(registry.__file__).read_text())
+    names = [
+        ast.unparse(line) for line in tree.body if isinstance(line, ast.Import | ast.ImportFrom)
+    ]
+    assert names
+    assert not any("matplotlib" in name for name in names)
+
+
+def test_every_claim_and_figure_has_a_test():
+    texts = {path: path.read_text() for path in Path(__file__).parent.glob("test_*.py")}
+    for id in entries():
+        key, name = id.split("/")
+        tested = [text for path, text in texts.items() if path.name.startswith(f"test_{key}")]
+        assert any(f'"{name}"' in text or f'"{id}"' in text for text in tested), (
+            f"{id} has no test: give it its expected verdict in tests/papers/test_{key}*.py"
+        )

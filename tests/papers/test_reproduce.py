@@ -1,12 +1,14 @@
 import csv
+import errno
 import io
 import json
 import math
+import os
+import sys
 
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from innerloop import runs
 from innerloop.papers import (
     Check,
     Claim,
@@ -16,10 +18,14 @@ from innerloop.papers import (
     Outcome,
     Scale,
     Verdict,
-    as_csv,
+    all_found,
+    entries,
+    found,
     reproduce,
 )
+from innerloop.papers.stored import sealed
 from innerloop.runs import RunStore
+from innerloop.tables import as_csv
 
 TABLES = {
     "loss": {"step": [0, 1], "value": [0.1 + 0.2, 1e-300]},
@@ -118,7 +124,19 @@ def test_another_scale_is_another_result(measured, store):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b'{"id": "ahn2023/x", "verd', b"\xff\xfe\x00", b"{}", b"[]", b"null", b'{"verdict": {}}'],
+    [
+        b"",
+        b'{"sha256": "x", "resul',
+        b"\xff\xfe\x00",
+        b"{}",
+        b"[]",
+        b"null",
+        b"NaN",
+        b'{"result": {}}',
+        b'{"sha256": [], "result": null}',
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+    ids=str,
 )
 def test_a_damaged_result_is_measured_again(measured, store, content):
     reproduce(measured.claim, Scale.SMOKE, store)
@@ -129,22 +147,150 @@ def test_a_damaged_result_is_measured_again(measured, store, content):
     assert reproduce(measured.claim, Scale.SMOKE, store).from_disk
 
 
-def test_other_code_measures_again(measured, store, monkeypatch):
+def changed(record, path, value):
+    """The record with the value in the place that the path names; None takes it away."""
+    *way, last = path
+    place = record
+    for key in way:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return record
+
+
+TAMPERED = {
+    "another claim": (["id"], "ahn2023/y"),
+    "another scale": (["scale"], "paper"),
+    "no verdict": (["verdict"], None),
+    "a text for a verdict": (["verdict"], "holds"),
+    "no checks": (["verdict", "printed"], None),
+    "checks by name": (["verdict", "printed"], {}),
+    "a text for a check": (["verdict", "printed", 0], "passes"),
+    "a check without a control": (["verdict", "printed", 0, "control"], None),
+    "a check with more": (["verdict", "printed", 0, "more"], 1),
+    "a text for a number": (["verdict", "printed", 0, "measured"], "NaN"),
+    "true for a number": (["verdict", "printed", 0, "measured"], True),
+    "a list for a number": (["verdict", "printed", 0, "tolerance"], [1.0]),
+    "a number for a text": (["verdict", "printed", 0, "why"], 1),
+    "a text for a truth value": (["verdict", "printed", 0, "at_least"], "no"),
+    "a text for a correction": (["verdict", "correction"], "a = b"),
+    "half a correction": (["verdict", "correction", "printed"], None),
+    "a number in a correction": (["verdict", "correction", "printed"], 1),
+    "a list for settings": (["verdict", "settings"], []),
+    "a number for what is missing": (["verdict", "missing"], 1),
+    "a time that is none": (["seconds"], float("nan")),
+    "a negative time": (["seconds"], -1),
+    "a text for a time": (["seconds"], "1"),
+    "no caption": (["caption"], None),
+    "a list of tables": (["tables"], []),
+    "a list for a table": (["tables", "loss"], []),
+    "columns of different lengths": (["tables", "loss", "step"], [1]),
+    "a text for a column": (["tables", "loss", "step"], "12"),
+    "a list in a column": (["tables", "loss", "step"], [[1], 2]),
+}
+
+
+@pytest.mark.parametrize("resealed", [False, True], ids=["by hand", "with its checksum"])
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_tampered_result_is_measured_again(measured, store, name, resealed):
+    reproduce(measured.figure, Scale.SMOKE, store)
+    path, content = result_file(store), json.loads(result_file(store).read_text())
+    record = changed(content["result"], *TAMPERED[name])
+    path.write_text(sealed(record) if resealed else json.dumps(content))
+    again = reproduce(measured.figure, Scale.SMOKE, store)
+    assert measured.times == 2
+    assert again.tables == TABLES
+
+
+def test_a_number_changed_by_hand_is_not_believed(measured, store):
     reproduce(measured.claim, Scale.SMOKE, store)
-    monkeypatch.setattr(runs, "code_version", lambda: "another")
+    path = result_file(store)
+    path.write_text(path.read_text().replace("1.5", "0.5"))
+    assert found(measured.claim, Scale.SMOKE, store) is None
+
+
+@pytest.mark.parametrize("part", ["code_behind", "torch"])
+def test_other_code_and_another_torch_measure_again(measured, store, monkeypatch, part):
+    reproduce(measured.claim, Scale.SMOKE, store)
+    if part == "torch":
+        monkeypatch.setattr("torch.__version__", "0.0.1")
+    else:
+        module = sys.modules["innerloop.papers.reproduce"]  # papers.reproduce is the function
+        monkeypatch.setattr(module, "code_behind", lambda function: "another")
     reproduce(measured.claim, Scale.SMOKE, store)
     assert measured.times == 2
     monkeypatch.undo()
     assert reproduce(measured.claim, Scale.SMOKE, store).from_disk
 
 
-def test_a_check_that_raises_leaves_no_result(store):
-    def fail(scale):
-        raise RuntimeError("out of luck")
+def raises(error):
+    def check(scale):
+        raise error
 
-    with pytest.raises(RuntimeError, match="out of luck"):
-        reproduce(Claim("ahn2023/x", "", "", fail, ""), Scale.SMOKE, store)
-    assert not list(store.root.glob("*/result.json"))
+    return Claim("ahn2023/x", "A statement", "", check, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("out of luck"), "RuntimeError: out of luck"),
+        (FloatingPointError("the loss\n  became nan"), "FloatingPointError: the loss became nan"),
+        (AssertionError(), "AssertionError: no message"),
+        (MemoryError("8 GB"), "MemoryError: 8 GB"),
+    ],
+)
+def test_a_check_that_raises_is_an_error_with_its_sentence(store, error, sentence):
+    result = reproduce(raises(error), Scale.SMOKE, store)
+    assert result.outcome is Outcome.ERROR
+    assert result.verdict.error == sentence
+    assert result.as_json()["error"] == sentence
+    assert result.as_json()["verdict"] == "error"
+
+
+def test_an_error_is_not_kept_as_a_result_but_its_traceback_is_until_it_is_mended(store):
+    reproduce(raises(RuntimeError("out of luck")), Scale.SMOKE, store)
+    (file,) = store.root.glob("*/*")
+    assert file.name == "error.txt"
+    assert "in check\n    raise error\nRuntimeError: out of luck" in file.read_text()
+    mended = Claim("ahn2023/x", "A statement", "", lambda scale: Verdict([]), "")
+    assert found(mended, Scale.SMOKE, store) is None
+    assert reproduce(mended, Scale.SMOKE, store).outcome is Outcome.INCONCLUSIVE
+    assert [path.name for path in store.root.glob("*/*")] == ["result.json"]
+
+
+def test_ctrl_c_in_a_check_is_no_error_of_the_check(store):
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(raises(KeyboardInterrupt()), Scale.SMOKE, store)
+
+
+def test_a_full_disk_is_an_error_of_the_entry(measured, store, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    result = reproduce(measured.figure, Scale.SMOKE, store)
+    assert result.outcome is Outcome.ERROR
+    assert result.verdict.error.startswith("it could not be saved: cannot write")
+    assert result.verdict.error.endswith("No space left on device")
+    monkeypatch.undo()
+    assert reproduce(measured.figure, Scale.SMOKE, store).outcome is Outcome.CORRECTED
+
+
+def test_what_cannot_be_kept_is_an_error_of_the_entry(store):
+    uneven = FigureData({"t": {"a": [1, 2], "b": [1]}}, "", Verdict([]))
+    entry = Figure("ahn2023/f", "", lambda scale: uneven, lambda t: Picture(), "")
+    assert reproduce(entry, Scale.SMOKE, store).verdict.error.startswith("ValueError: zip()")
+
+
+def test_everything_of_a_scale_that_is_on_disk_is_found(store):
+    for id in ("zhang2023/lemmaC.3", "ahn2023/lemma2"):
+        reproduce(entries()[id], Scale.SMOKE, store)
+    known = all_found(Scale.SMOKE, store)
+    assert list(known) == ["ahn2023/lemma2", "zhang2023/lemmaC.3"]
+    assert all(result.from_disk for result in known.values())
+    assert all_found(Scale.QUICK, store) == {}
 
 
 def test_numbers_that_are_not_finite_survive_the_disk(store):
@@ -158,6 +304,7 @@ def test_numbers_that_are_not_finite_survive_the_disk(store):
 
 def test_the_machine_readable_form_names_every_number(measured, store):
     record = reproduce(measured.claim, Scale.SMOKE, store).as_json()
+    assert record["error"] == ""
     assert record["id"] == "ahn2023/x"
     assert record["kind"] == "claim"
     assert record["verdict"] == "holds as corrected"

@@ -44,8 +44,8 @@ def test_no_linear_predictor_is_above_the_limit_out_of_domain(m):
 @pytest.mark.parametrize("coefficients", [IN_DOMAIN, OUT_OF_DOMAIN], ids=["in", "out"])
 def test_the_loss_of_repeating_labels_is_that_of_sampled_prompts(made, coefficients):
     prompt = replace(made.task, coefficients=coefficients).sample(20_000, generator=seeded(1))
-    error = prompt.labels @ made.risk.optimum
-    error[:, : prompt.shown] = 0
+    error = prompt.y @ made.risk.optimum
+    error[:, : prompt.n] = 0
     exact = encoder_figures.copying_loss(made, coefficients.second_moment(PLAN.sizes.features))
     assert_means(error.square().mean(1), exact)
 
@@ -65,7 +65,7 @@ def _inference(made, model, coefficients, prompts):
 def test_ridge_regression_itself_has_no_inference_loss(made):
     class Ridge(torch.nn.Module):
         def forward(self, prompt):
-            return prompt.labels @ made.risk.optimum.to(prompt.labels)
+            return prompt.y @ made.risk.optimum.to(prompt.y)
 
     assert made.inference(Ridge(), OUT_OF_DOMAIN, 400).mean < 1e-10
 

@@ -69,6 +69,11 @@ def results() -> list[Result]:
     ]
 
 
+def failed(result: Result, error: str) -> Result:
+    """The same entry as it is reported when it could not be measured: without any numbers."""
+    return Result(result.entry, result.scale, Verdict([], error=error), seconds=0.1)
+
+
 @pytest.fixture
 def page(results: list[Result], tmp_path: Path) -> str:
     return write_report(results, tmp_path / "report").read_text()

@@ -41,6 +41,43 @@ def test_what_cannot_be_typeset_is_refused_with_the_reason(latex: str, reason: s
         to_mathml(latex)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "</math><script>alert(1)</script>",
+        '<img src="x" onerror="alert(1)">',
+        "a & b",
+        "&lt;script&gt;",
+        """ "double" and 'single' """,
+        "]]> <!-- and -->",
+    ],
+)
+@pytest.mark.parametrize("command", ["text", "mbox", "textrm"])
+def test_text_in_a_formula_is_shown_and_never_markup(command: str, text: str) -> None:
+    formula = to_mathml(rf"x + \{command}{{{text}}}")
+    shown, raw = [], ElementTree.fromstring(formula)
+    for element in raw.iter():
+        assert element.tag in {"math", "mrow", "mi", "mo", "mstyle", "mtext"}
+        shown += [element.text] if element.tag == "mtext" else []
+    assert "".join(shown).replace("\u00a0", " ") == text
+    assert raw.get("alttext") == rf"x + \{command}{{{text}}}"
+
+
+def test_an_attribute_cannot_be_left() -> None:
+    assert tags(r'\color{red"><script>}{x}') == ["math", "mrow", "mstyle", "mrow", "mi"]
+
+
+@pytest.mark.parametrize("name", ["href", "class", "style"])
+def test_what_reaches_beyond_the_formula_is_refused(name: str) -> None:
+    with pytest.raises(FormulaError, match=f"it sets '{name}'"):
+        to_mathml(rf"\{name}{{anything}}{{x}}")
+
+
+def test_a_character_reference_that_is_no_character_is_harmless() -> None:
+    assert texts(r"\text{&#xFFFFFF;}", "mtext") == ["\ufffd"]
+
+
 @pytest.mark.parametrize("environment", sorted(ENVIRONMENTS - {"array"}))
 def test_every_environment_that_is_offered_makes_a_table(environment: str) -> None:
     assert "mtable" in tags(rf"\begin{{{environment}}} a & b \\ c & d \end{{{environment}}}")

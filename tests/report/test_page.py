@@ -11,15 +11,37 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Picture
 
-from innerloop.papers.reproduce import Result, as_csv
+from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Outcome, Verdict
 from innerloop.report import FormulaError, write_report
+from innerloop.report.page import MEANINGS
 from innerloop.runs import OutputError
+from innerloop.tables import as_csv
 
-from .conftest import AWKWARD, CORRECTED, PRINTED, check, claim_result
+from .conftest import AWKWARD, CORRECTED, PRINTED, check, claim_result, failed, figure_result
 
 VOID = {"meta", "img", "br", "input", "link", "hr"}
+ASYMMETRIC = Verdict(
+    printed=[
+        replace(
+            check(-0.0434, tolerance=0.1),
+            quantity="relative change of the loss when K/sqrt(n) is added, n = 7",
+            at_least=True,
+            control=-0.5,
+        )
+    ],
+    corrected=[
+        replace(
+            check(1e-13),
+            quantity="lowest relative change of the loss that descent over symmetric A finds",
+            control=-0.031,
+            at_least=True,
+            tolerance=-1e-8,
+        )
+    ],
+)
 
 
 @dataclass
@@ -58,7 +80,7 @@ def visible(html: str) -> str:
 
 def part(page: str, id: str) -> str:
     """The article with this id."""
-    return page.split(f'id="{id}"')[1].split("</article>")[0]
+    return page.split(f' id="{id}"')[1].split("</article>")[0]
 
 
 def test_the_page_asks_the_network_for_nothing(page: str) -> None:
@@ -161,6 +183,77 @@ def test_numbers_that_are_not_finite_are_named(tmp_path: Path) -> None:
         assert words in article
 
 
+def test_the_page_opens_with_findings_that_link_to_their_claims(
+    results: list[Result], tmp_path: Path
+) -> None:
+    told = claim_result("gatmiry2024/asymmetric", ASYMMETRIC)
+    page = write_report([*results, told], tmp_path).read_text()
+    opening = page.split('class="findings"')[1].split("</section>")[0]
+    assert page.index('class="findings"') < page.index('class="summary"')
+    assert "4.3%" in visible(opening)
+    assert Parsed(opening).values("href") == ["#gatmiry2024/asymmetric"]
+
+
+def test_without_a_finding_the_page_says_nothing_of_findings(page: str) -> None:
+    assert "What to know first" not in page
+
+
+def test_what_could_not_be_measured_is_named_counted_and_not_drawn(
+    results: list[Result], tmp_path: Path
+) -> None:
+    errors = [failed(results[0], AWKWARD), failed(results[-1], "The worker was killed.")]
+    page = write_report([*results[1:-1], *errors], tmp_path).read_text()
+    assert "2 inconclusive, 2 error" in page
+    assert "it could not be measured" in visible(page)
+    for result, words in zip(errors, ("for x &lt; y", "The worker was killed."), strict=True):
+        article = part(page, result.id)
+        assert 'class="badge error"' in article
+        assert "Not measured." in article
+        assert words in article
+        assert "<table" not in article
+        assert "<img" not in article
+        assert f"{result.id} --scale smoke --force" in visible(article)
+    assert not (tmp_path / "figures" / "ahn2023-figure2.svg").exists()
+    assert f'id="corrections/{errors[0].id}"' not in page
+    assert Parsed(page).misnested == []
+
+
+def test_every_outcome_has_a_meaning_an_icon_and_a_colour(page: str) -> None:
+    assert set(MEANINGS) == set(Outcome)
+    for outcome in Outcome:
+        slug = outcome.rpartition(" ")[2]
+        assert f'id="icon-{slug}"' in page
+        assert f".{slug} {{ --tone: var(--{slug}); }}" in page
+
+
+def test_without_errors_the_summary_does_not_speak_of_them(page: str) -> None:
+    assert MEANINGS[Outcome.ERROR] not in page
+
+
+def test_the_filter_offers_what_is_there_and_is_hidden_until_a_script_runs(page: str) -> None:
+    form = page.split('<form class="filter"')[1].split("</form>")[0]
+    assert form.split(">")[0].endswith(" hidden")
+    options = re.findall(r"<option[^>]*>(.*?)</option>", form)
+    verdicts = ["holds", "holds as corrected", "fails", "inconclusive"]
+    assert options == ["all", "ahn2023", "all", *verdicts]
+    assert "8 of 8" in form
+    assert all("hidden" not in attrs for tag, attrs in Parsed(page).elements if tag == "article")
+
+
+def test_everything_that_is_shown_of_a_result_can_be_filtered(
+    page: str, results: list[Result]
+) -> None:
+    shown = [attrs for tag, attrs in Parsed(page).elements if tag == "article"]
+    outcomes = {result.id: str(result.outcome) for result in results}
+    assert {attrs["data-id"]: attrs["data-verdict"] for attrs in shown} == outcomes
+    for attrs in shown:
+        assert attrs["id"] in {attrs["data-id"], f"corrections/{attrs['data-id']}"}
+        assert attrs["data-text"].startswith(attrs["data-id"])
+        assert "relative error" in attrs["data-text"]
+    entries = {a["data-id"] for tag, a in Parsed(page).elements if tag == "li" and "data-id" in a}
+    assert entries == set(outcomes)
+
+
 def test_figures_and_their_tables_lie_beside_the_page(
     page: str, results: list[Result], tmp_path: Path
 ) -> None:
@@ -200,6 +293,20 @@ def test_two_reports_of_the_same_numbers_have_equal_figures(
         assert path.read_bytes() == (second / "figures" / path.name).read_bytes()
 
 
+def test_a_report_written_again_has_the_same_pictures_of_what_stayed_and_new_ones_of_what_changed(
+    results: list[Result], tmp_path: Path
+) -> None:
+    *claims, figure = results
+    path = write_report(results, tmp_path).parent / "figures" / "ahn2023-figure2.svg"
+    before = path.read_text()
+    write_report(results, tmp_path)
+    assert path.read_text() == before
+    tables = dict(figure.tables) | {"loss": {"n": [1, 2, 3], "risk": [5.0, 4.0, 3.0]}}
+    changed = write_report([*claims, replace(figure, tables=tables)], tmp_path).read_text()
+    assert path.read_text() != before
+    assert base64.b64encode(path.read_bytes()).decode() in changed
+
+
 def test_a_folder_that_cannot_be_written_is_refused(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     with pytest.raises(OutputError, match="taken"):
@@ -223,3 +330,14 @@ def test_no_results_and_results_of_no_paper_are_refused(
     stranger = replace(results[0], entry=replace(results[0].entry, id="nobody1900/x"))
     with pytest.raises(ValueError, match="nobody1900/x"):
         write_report([stranger], tmp_path)
+
+
+def test_a_figure_that_cannot_be_drawn_is_an_error_beside_the_others(tmp_path: Path) -> None:
+    def broken(tables: object) -> Picture:
+        raise KeyError("no such column")
+
+    good = figure_result("ahn2023/good", Verdict([check(0.01)]))
+    bad = replace(good, entry=replace(good.entry, id="ahn2023/bad", draw=broken))
+    page = write_report([good, bad], tmp_path).read_text()
+    assert "measured, but not drawn: KeyError" in page
+    assert (tmp_path / "figures" / "ahn2023-good.svg").is_file()

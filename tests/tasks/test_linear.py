@@ -1,8 +1,21 @@
+from dataclasses import dataclass, field, replace
+
 import pytest
 import torch
 
-from innerloop.tasks import LinearRegression
-from tests.samples import DOUBLE, assert_means, covariance, normal, seeded
+from innerloop.tasks import (
+    ContextQueries,
+    DictionaryRegression,
+    FreshQueries,
+    GaussianCovariates,
+    LinearFunctions,
+    LinearRegression,
+    NoClosedForm,
+    Regression,
+    SparseLinearFunctions,
+    gaussian_linear,
+)
+from tests.samples import DOUBLE, assert_means, covariance, normal, rotation, seeded
 
 SIGMA = covariance(3, seed=1)
 OMEGA = covariance(3, seed=2, smallest=0.5, largest=2.0)
@@ -20,14 +33,14 @@ def prompt():
 
 
 def test_covariates_have_mean_zero_and_the_stated_covariance(prompt):
-    for x in (prompt.x[:, 0], prompt.x[:, 1], prompt.x_query):
+    for x in (prompt.x[:, 0], prompt.x[:, 1], prompt.x_query[:, 0]):
         assert_means(x, torch.zeros(3))
         assert_means(outer(x), SIGMA)
 
 
 def test_covariates_of_one_prompt_are_uncorrelated(prompt):
     assert_means(prompt.x[:, 0, :, None] * prompt.x[:, 1, None], torch.zeros(3, 3))
-    assert_means(prompt.x[:, 0, :, None] * prompt.x_query[:, None], torch.zeros(3, 3))
+    assert_means(prompt.x[:, 0, :, None] * prompt.x_query, torch.zeros(3, 3))
 
 
 def test_weights_have_mean_zero_and_the_stated_covariance():
@@ -46,13 +59,13 @@ def test_weights_are_standard_normal_by_default():
 def test_only_the_examples_labels_carry_noise(prompt):
     clean = (SIGMA @ OMEGA).trace().item()
     assert_means(prompt.y.square(), torch.full((2,), clean + 0.7**2))
-    assert_means(prompt.y_query.square(), clean)
+    assert_means(prompt.y_query[:, 0].square(), clean)
 
 
 def test_examples_and_query_share_one_weight_vector(prompt):
     # E[(y_1 x_1)(y_q x_q)^T] = Sigma Omega Sigma only if both labels come from the same w.
     first = prompt.y[:, 0, None] * prompt.x[:, 0]
-    query = prompt.y_query[:, None] * prompt.x_query
+    query = prompt.y_query * prompt.x_query[:, 0]
     assert_means(first[:, :, None] * query[:, None], SIGMA @ OMEGA @ SIGMA)
 
 
@@ -69,14 +82,14 @@ def test_without_noise_the_examples_determine_the_querys_label():
     prompt = LinearRegression(SIGMA, 3, OMEGA).sample(50, generator=seeded(7))
     w = torch.linalg.solve(prompt.x, prompt.y)
     scale = torch.linalg.cond(prompt.x)
-    error = ((w * prompt.x_query).sum(-1) - prompt.y_query).abs()
+    error = ((w * prompt.x_query[:, 0]).sum(-1) - prompt.y_query[:, 0]).abs()
     assert (error < 1e-14 * scale.clamp_min(100)).all()
 
 
 def test_sizes_of_a_sample():
     prompt = TASK.sample(5, generator=seeded())
     assert (len(prompt), prompt.n, prompt.d) == (5, 2, 3)
-    assert TASK.d == 3
+    assert (TASK.d, TASK.n) == (3, 2)
 
 
 def test_isotropic_is_the_identity_twice():
@@ -123,7 +136,7 @@ def test_distorted_view_has_the_distribution_of_the_latent_construction():
             dim=1,
         )
 
-    ours = moments(prompt.x[:, 0], prompt.y[:, 0], prompt.x_query, prompt.y_query)
+    ours = moments(prompt.x[:, 0], prompt.y[:, 0], prompt.x_query[:, 0], prompt.y_query[:, 0])
     latents = moments(x[:, 0], y[:, 0], x[:, 1], y[:, 1])
     error = ((ours.var(0) + latents.var(0)) / SAMPLES).sqrt()
     assert ((ours.mean(0) - latents.mean(0)) / error).abs().max() < 4
@@ -150,6 +163,134 @@ def test_prompts_have_the_dtype_of_the_covariance(dtype, noise_std):
     assert task.prior.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_isotropic_task_has_the_dtype_asked_for(dtype):
+    task = LinearRegression.isotropic(3, 4, 0.5, dtype=dtype)
+    prompt = task.sample(2, generator=seeded())
+    assert {t.dtype for t in (prompt.x, prompt.y, prompt.x_query, prompt.y_query)} == {dtype}
+
+
+SINGULAR = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=DOUBLE)
+
+
+@pytest.mark.parametrize("turn", [torch.eye(3, dtype=DOUBLE), rotation(3)], ids=["axis", "turned"])
+def test_a_singular_covariance_can_be_sampled(turn):
+    sigma = turn @ SINGULAR @ turn.mT
+    task = LinearRegression((sigma + sigma.mT) / 2, 2, noise_std=0.5)
+    prompt = task.sample(SAMPLES, generator=seeded(3))
+    products = outer(prompt.x[:, 0])
+    moving = products.std(0) > 0
+    assert_means(products[:, moving], task.covariance[moving])
+    missing = prompt.x @ turn[:, 2]  # the direction without covariates
+    assert missing.abs().max() < 1e-7
+
+
+def test_singular_weights_can_be_sampled():
+    task = LinearRegression(torch.eye(3, dtype=DOUBLE), 2, SINGULAR)
+    w = task.sample_weights(SAMPLES, generator=seeded(4))
+    assert (w[:, 2] == 0).all()
+    assert_means(outer(w[:, :2]), SINGULAR[:2, :2])
+
+
+def test_the_inverse_prior_of_a_singular_covariance_is_refused():
+    with pytest.raises(ValueError, match="covariance must be positive definite, got a smallest"):
+        LinearRegression.with_inverse_prior(SINGULAR, 4)
+
+
+def test_nothing_exact_is_known_of_a_singular_covariance():
+    with pytest.raises(NoClosedForm, match="positive definite, got a singular one"):
+        gaussian_linear(LinearRegression(SINGULAR, 4))
+
+
+def test_a_linear_regression_is_its_law_draw_for_draw():
+    one, other = (task.sample(5, generator=seeded(2)) for task in (TASK, TASK.law))
+    for name in ("x", "y", "x_query", "y_query", "y_clean"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_composition_of_gaussians_is_known_as_linear_regression():
+    found = gaussian_linear(TASK.law)
+    assert gaussian_linear(TASK) is TASK
+    assert torch.equal(found.covariance, SIGMA)
+    assert torch.equal(found.prior, OMEGA)
+    assert (found.n, found.noise_std) == (2, 0.7)
+    several = replace(TASK.law, queries=FreshQueries(4))
+    assert gaussian_linear(several).n == 2
+
+
+class HeavyTailed(LinearRegression):
+    def sample(self, batch, *, generator):
+        prompt = super().sample(batch, generator=generator)
+        return replace(prompt, x=prompt.x**3)
+
+
+class HeavyComposition(Regression):
+    def sample(self, batch, *, generator):
+        prompt = super().sample(batch, generator=generator)
+        return replace(prompt, x=prompt.x**3)
+
+
+class HeavyCovariates(GaussianCovariates):
+    def draw(self, batch, count, *, generator):
+        return super().draw(batch, count, generator=generator) ** 3
+
+
+@dataclass
+class LooksAlike:
+    """The same attributes, and prompts of its own."""
+
+    covariance: torch.Tensor = field(default_factory=lambda: SIGMA)
+    n: int = 2
+    d: int = 3
+    weight_covariance: None = None
+    noise_std: float = 0.0
+    prior: torch.Tensor = field(default_factory=lambda: OMEGA)
+
+    def sample(self, batch, *, generator):
+        return TASK.sample(batch, generator=generator)
+
+
+COVARIATES, FUNCTIONS = GaussianCovariates(SIGMA), LinearFunctions(OMEGA)
+UNKNOWN = {
+    "a subclass": (HeavyTailed(SIGMA, 2), "HeavyTailed is a subclass of LinearRegression and may"),
+    "a subclass of compositions": (
+        HeavyComposition(COVARIATES, FUNCTIONS, 2),
+        "HeavyComposition states no law",
+    ),
+    "the same attributes": (LooksAlike(), "LooksAlike states no law, so nothing exact is known"),
+    "other functions": (
+        Regression(COVARIATES, SparseLinearFunctions(3, 1), 2),
+        "got GaussianCovariates with SparseLinearFunctions; estimate by sampling",
+    ),
+    "covariates of a subclass": (
+        Regression(HeavyCovariates(SIGMA), FUNCTIONS, 2),
+        "got HeavyCovariates with LinearFunctions",
+    ),
+    "other queries": (
+        Regression(COVARIATES, FUNCTIONS, 2, ContextQueries()),
+        "is of a fresh query, got ContextQueries",
+    ),
+    "a dictionary": (
+        DictionaryRegression.gaussian(3, 2, 6, 4, 0.1, generator=seeded()),
+        "DictionaryRegression states no law",
+    ),
+}
+unknown_tasks = pytest.mark.parametrize(("task", "sentence"), UNKNOWN.values(), ids=UNKNOWN)
+
+
+@unknown_tasks
+def test_a_task_that_only_looks_like_linear_regression_is_none(task, sentence):
+    with pytest.raises(NoClosedForm, match=sentence):
+        gaussian_linear(task)
+
+
+def test_a_subclass_that_states_its_law_is_believed():
+    class Stated(LinearRegression):
+        law = TASK.law
+
+    assert gaussian_linear(Stated(SIGMA, 9)).n == 2
+
+
 @pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize(
     ("change", "sentence"),
@@ -166,9 +307,8 @@ def test_prompts_have_the_dtype_of_the_covariance(dtype, noise_std):
         ),
         (
             {"covariance": torch.diag(torch.tensor([1.0, -0.5]))},
-            r"covariance must be positive definite, got a smallest eigenvalue of -0.5",
+            r"covariance must be positive semi-definite, got a smallest eigenvalue of -0.5",
         ),
-        ({"covariance": torch.zeros(2, 2)}, r"covariance must be positive definite, .* of 0"),
         (
             {"covariance": torch.diag(torch.tensor([1.0, float("nan")]))},
             r"covariance must be finite",
@@ -183,10 +323,10 @@ def test_prompts_have_the_dtype_of_the_covariance(dtype, noise_std):
         ),
         (
             {"weight_covariance": -torch.eye(2)},
-            r"weight_covariance must be positive definite, got a smallest eigenvalue of -1",
+            r"weight_covariance must be positive semi-definite, got a smallest eigenvalue of -1",
         ),
         ({"weight_covariance": torch.ones(2)}, r"weight_covariance must be a \[d, d\] matrix"),
-        ({"n": 0}, r"n must be at least 1 example, got 0"),
+        ({"n": 0}, r"n must be a whole number of at least 1, got 0"),
         ({"noise_std": -0.1}, r"noise_std must be finite and not negative, got -0.1"),
         ({"noise_std": float("nan")}, r"noise_std must be finite and not negative, got nan"),
         ({"noise_std": float("inf")}, r"noise_std must be finite and not negative, got inf"),
@@ -198,7 +338,7 @@ def test_an_impossible_task_is_refused(change, sentence):
 
 
 def test_isotropic_refuses_no_dimension():
-    with pytest.raises(ValueError, match="d must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="d must be a whole number of at least 1, got 0"):
         LinearRegression.isotropic(0, 3)
 
 

@@ -50,8 +50,9 @@ def linear_learner_risk(learner, covariance, n, prior, noise_std, degree):
         # m = (1/d) X^T y = root y / sqrt(d) is the unit vector e_j.
         y = d**0.5 * torch.linalg.inv(root)[:, :, j]
         for i in range(d):
-            query = torch.eye(d, dtype=DOUBLE)[i].expand(len(x), d)
-            k[:, i, j] = learner(Prompt(x, y, query, torch.zeros(len(x), dtype=DOUBLE)))
+            query = torch.eye(d, dtype=DOUBLE)[i].view(1, 1, d)
+            unknown = torch.zeros(len(x), 1, dtype=DOUBLE)
+            k[:, i, j] = learner(Prompt(x, y, query, unknown))[:, 0]
     s = root @ root.mT
     error = torch.eye(d, dtype=DOUBLE) - k @ s
     risk = torch.einsum("bij,jk,blk,li->b", error, prior, error, covariance)

@@ -7,7 +7,7 @@ from innerloop.models import (
     GradientDescentWeights,
     LinearAttention,
 )
-from innerloop.tasks import LinearRegression
+from innerloop.tasks import GaussianCovariates, LinearFunctions, LinearRegression, Regression
 from innerloop.theory.linear import layered_risk, ray_risk
 from innerloop.training import ControlledWishart
 from tests.models.forms import weights
@@ -96,8 +96,17 @@ def test_noise_is_refused():
         ControlledWishart(noisy, 5)
 
 
+def test_a_composition_of_gaussians_is_accepted():
+    parts = Regression(GaussianCovariates(SIGMA), LinearFunctions(TASK.prior), N)
+    model = on_the_ray(True, off=0.1)
+    one, other = (losses(ControlledWishart(task, 20), model, 2) for task in (parts, TASK))
+    assert torch.equal(one, other)
+
+
 def test_weights_without_a_ray_are_refused():
     objective = ControlledWishart(TASK, 5)
     model = LinearAttention(weights(DenseWeights, d=D))
-    with pytest.raises(ValueError, match=r"the ray is defined for .*, got DenseWeights"):
+    with pytest.raises(
+        ValueError, match=r"GradientDescentWeights and GDPlusPlusWeights, got DenseWeights"
+    ):
         objective.loss(model, objective.sample(seeded()))

@@ -1,12 +1,14 @@
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from innerloop.models import GradientDescentWeights, LinearAttention, SingleLayerWeights
+from innerloop.models.linear_attention.closed_forms import white_error
 from innerloop.tasks import LinearRegression
 from innerloop.theory.linear import layered_risk, one_step_preconditioner
 from innerloop.training import Exact, Wishart, gauss_newton_coordinates, minimise
-from innerloop.training.objectives import white_error
 from tests.models.forms import weights
 from tests.samples import DOUBLE, covariance, normal, seeded
 
@@ -138,10 +140,141 @@ def test_watch_is_called_after_every_iteration():
     assert calls[0][1] == pytest.approx(quadratic(Point()).item())
 
 
-def test_a_loss_that_is_not_finite_stops_it():
+class Vector(nn.Module):
+    def __init__(self, *entries, dtype=DOUBLE):
+        super().__init__()
+        self.x = nn.Parameter(torch.tensor(entries, dtype=dtype))
+
+
+def rosenbrock(x):
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def quartic(x):
+    return ((x - 1) ** 4).sum() + x.square().sum()
+
+
+def as_torch_has_it(model, loss, steps, memory):
+    """The parameters before every iteration of torch.optim.LBFGS, and after the last."""
+    optimizer = torch.optim.LBFGS(
+        [model.x],
+        max_iter=1,
+        max_eval=50,
+        history_size=memory,
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(model.x)
+        value.backward()
+        return value
+
+    iterates = [model.x.tolist()]
+    for _ in range(steps):
+        optimizer.step(closure)
+        iterates.append(model.x.tolist())
+    return iterates
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("memory", [2, 100])
+@pytest.mark.parametrize("loss", [rosenbrock, quartic])
+def test_the_iterates_on_an_ordinary_loss_are_those_of_torch_bit_for_bit(loss, memory, dtype):
+    # Those of the search are offsets from the start: from zero they are the parameters.
+    start = (0.0,) * 11
+    expected = as_torch_has_it(Vector(*start, dtype=dtype), loss, 25, memory)
+    model = Vector(*start, dtype=dtype)
+    history = minimise(
+        model,
+        lambda: loss(model.x),
+        steps=25,
+        memory=memory,
+        gradient_tolerance=0.0,
+        metrics={"x": lambda m: m.x.detach()},
+    )
+    assert len(set(map(tuple, history["x"]))) > 5
+    assert history["x"] == expected[: len(history)]
+
+
+def log_barrier(x):
+    """Nan beyond the wall at 1; least at 0.999."""
+    return (-x - 1e-3 * torch.log(1 - x)).sum()
+
+
+def falling_to_the_wall(x):
+    """Ever steeper up to the wall at 2, beyond which it is nan."""
+    return (2 - x).sqrt().sum()
+
+
+def overflow(x):
+    """Infinite beyond 5, while a parabola points to 144; least at 2."""
+    centre = 2 + 16e-6 * math.exp(16)
+    return ((x - centre).square() + 1e-6 * torch.exp(x**4)).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "start", "least"),
+    [
+        (log_barrier, (0.0, 0.5), 0.999),
+        (log_barrier, (-50.0, 0.9), 0.999),
+        (falling_to_the_wall, (1.0, 1.0), 2.0),
+        (overflow, (0.0, -1.0), 2.0),
+    ],
+)
+@pytest.mark.parametrize("wall", [math.nan, math.inf, -math.inf])
+def test_a_search_that_goes_too_far_steps_back_and_reaches_the_minimum(loss, start, least, wall):
+    model, beyond = Vector(*start), []
+
+    def value():
+        result = loss(model.x)
+        beyond.append(not result.isfinite())
+        return torch.where(result.isfinite(), result, result * 0 + wall)
+
+    history = minimise(model, value, steps=300)
+    assert any(beyond)
+    assert history["loss"] == sorted(history["loss"], reverse=True)
+    torch.testing.assert_close(
+        model.x.detach(), torch.full((2,), least, dtype=DOUBLE), rtol=0, atol=1e-4
+    )
+
+
+def test_a_gradient_that_is_not_finite_is_too_far_as_well():
+    model, met = Vector(0.0), []
+
+    def loss():
+        met.append(model.x.item())
+        # The first step, of length 1, lands on the cusp, where the slope is infinite.
+        return (2 * (model.x - 0.5).square() + 1e-3 * (1 - model.x).abs().sqrt()).sum()
+
+    minimise(model, loss, steps=100)
+    assert 1.0 in met
+    assert abs(model.x.item() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("loss", "what"),
+    [
+        (lambda x: (x * float("nan")).sum(), "the loss is not finite at the start, .* is nan"),
+        (lambda x: (x + 1e200).square().sum(), "the loss is not finite at the start, .* is inf"),
+        (lambda x: x.sqrt().sum(), "the gradient is not finite at the start, .* is 0.0"),
+    ],
+)
+def test_a_start_that_is_not_finite_is_an_error(loss, what):
+    model = Vector(0.0, 0.0)
+    with pytest.raises(FloatingPointError, match=what):
+        minimise(model, lambda: loss(model.x), steps=5)
+    assert (model.x == 0).all()
+
+
+@pytest.mark.parametrize("bad", [{"steps": -1}, {"memory": 0}, {"every": 0}])
+def test_counts_that_make_no_sense_are_refused(bad):
     point = Point()
-    with pytest.raises(FloatingPointError, match="the loss became nan"):
-        minimise(point, lambda: quadratic(point) * float("nan"), steps=5)
+    (name, value), *_ = bad.items()
+    with pytest.raises(ValueError, match=f"{name} must be at least [01], got {value}"):
+        minimise(point, lambda: quadratic(point), **{"steps": 3, **bad})
 
 
 def test_gauss_newton_coordinates_are_an_inverse_root_of_the_gauss_newton_matrix():

@@ -1,17 +1,27 @@
 import pytest
 import torch
 
+from innerloop import theory
 from innerloop.models import (
     DenseWeights,
+    DictionaryAttention,
     GDPlusPlusWeights,
     GradientDescentWeights,
     LinearAttention,
     SingleLayerWeights,
 )
-from innerloop.tasks import LinearRegression
-from innerloop.training import Exact, Prompts, Wishart
+from innerloop.tasks import (
+    DictionaryRegression,
+    GaussianCovariates,
+    LinearFunctions,
+    LinearRegression,
+    NoClosedForm,
+    Regression,
+)
+from innerloop.training import ControlledWishart, Exact, Prompts, Wishart, train
 from tests.models.forms import weights
 from tests.samples import assert_means, covariance, normal, random_prompt, seeded
+from tests.tasks.test_linear import unknown_tasks
 
 D, N = 2, 14
 SIGMA, OMEGA = covariance(D, seed=1), covariance(D, seed=2)
@@ -50,12 +60,13 @@ def exact(objective, model):
 @pytest.mark.parametrize(
     "model",
     [
+        model_of(GradientDescentWeights, layers=1),
         model_of(GradientDescentWeights, layers=2),
         model_of(GradientDescentWeights, layers=1, loops=3),
         model_of(GDPlusPlusWeights, layers=1),
         model_of(SingleLayerWeights),
     ],
-    ids=["two layers", "three loops", "one transformed layer", "single layer"],
+    ids=["one layer", "two layers", "three loops", "one transformed layer", "single layer"],
 )
 @pytest.mark.parametrize("objective", [Wishart, Prompts])
 def test_sampled_objectives_agree_with_the_exact_one(objective, model, task):
@@ -104,7 +115,8 @@ def test_integrating_out_the_labels_lowers_the_variance():
 def test_prompts_are_the_mean_squared_error_of_the_clean_label():
     objective, model = Prompts(NOISY, 7), model_of(GradientDescentWeights)
     batch = objective.sample(seeded(1))
-    expected = sum((model(batch)[i] - batch.y_query[i]) ** 2 for i in range(7)) / 7
+    errors = [(model(batch)[i, 0] - batch.y_query[i, 0]) ** 2 for i in range(7)]
+    expected = sum(errors) / 7
     torch.testing.assert_close(objective.loss(model, batch), expected)
 
 
@@ -139,12 +151,83 @@ def test_the_exact_objective_of_an_unmasked_single_layer_is_that_of_prompts():
     assert_means(gradients, gradient)
 
 
-@pytest.mark.parametrize("form", [DenseWeights, SingleLayerWeights], ids=lambda form: form.__name__)
-def test_the_exact_objective_refuses_what_it_has_no_closed_form_for(form):
-    model = model_of(form, loops=2)
-    sentence = f"knows no closed form for {form.__name__}; use the wishart or the prompts objective"
-    with pytest.raises(ValueError, match=sentence):
-        Exact(CLEAN).loss(model)
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        (DenseWeights, "no closed form is known for the loss of DenseWeights; use the wishart or"),
+        (SingleLayerWeights, "known for one layer applied once, got loops = 2; use the wishart or"),
+    ],
+    ids=lambda form: getattr(form, "__name__", ""),
+)
+def test_the_exact_objective_refuses_what_it_has_no_closed_form_for(form, sentence):
+    with pytest.raises(NoClosedForm, match=sentence):
+        Exact(CLEAN).loss(model_of(form, loops=2))
+
+
+def test_the_exact_objective_refuses_a_model_that_knows_no_risk():
+    with pytest.raises(NoClosedForm, match=r"Linear has no method `risk`, .* the prompts"):
+        Exact(CLEAN).loss(torch.nn.Linear(1, 1))
+
+
+@unknown_tasks
+def test_exact_objectives_refuse_a_task_that_only_looks_like_linear_regression(task, sentence):
+    model = LinearAttention(weights(GradientDescentWeights, d=3))
+    with pytest.raises(NoClosedForm, match=sentence):
+        Exact(task).loss(model)
+    with pytest.raises(NoClosedForm, match=sentence):
+        model.risk(task)
+    with pytest.raises(NoClosedForm, match=sentence):
+        Wishart(task, 5)
+    with pytest.raises(NoClosedForm, match=sentence):
+        ControlledWishart(task, 5)
+
+
+def test_a_composition_of_gaussians_has_the_exact_loss_of_the_linear_regression_it_is():
+    model = model_of(GradientDescentWeights)
+    made = Regression(GaussianCovariates(SIGMA), LinearFunctions(OMEGA), N, noise_std=0.6)
+    assert torch.equal(Exact(made).loss(model), Exact(NOISY).loss(model))
+    one, other = (Wishart(task, 5) for task in (made, NOISY))
+    assert torch.equal(
+        one.loss(model, one.sample(seeded())), other.loss(model, other.sample(seeded()))
+    )
+
+
+def test_singular_covariances_train_on_prompts_alone():
+    singular = LinearRegression(torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64)), N)
+    model = model_of(GradientDescentWeights)
+    prompts = Prompts(singular, 10)
+    assert prompts.loss(model, prompts.sample(seeded())).isfinite()
+    for objective in (Exact, lambda task: Wishart(task, 3)):
+        with pytest.raises(NoClosedForm, match="positive definite, got a singular one"):
+            objective(singular).loss(model)
+
+
+def test_weights_of_singular_covariance_have_an_exact_loss():
+    task = LinearRegression(SIGMA, N, torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64)))
+    model = model_of(GradientDescentWeights)
+    loss, gradient = exact(Exact(task), model)
+    losses, gradients = sampled(Wishart(task, BATCH), model)
+    assert_means(losses, loss)
+    assert_means(gradients, gradient)
+
+
+def test_exact_and_sampled_objectives_of_a_dictionary_agree():
+    task = DictionaryRegression.gaussian(3, 4, 8, 3, 0.2, generator=seeded())
+    model = DictionaryAttention(normal(5, 3, 3, seed=1), normal(5, 8, seed=2))
+    loss, gradient = exact(Exact(task), model)
+    losses, gradients = sampled(Prompts(task, BATCH), model)
+    assert_means(losses, loss)
+    assert_means(gradients, gradient)
+
+
+def test_a_dictionary_trains_on_its_exact_loss_with_the_ordinary_trainer():
+    task = DictionaryRegression.gaussian(3, 4, 8, 3, 0.2, generator=seeded())
+    model = DictionaryAttention.gaussian(8, 3, 8, generator=seeded(1))
+    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+    history = train(model, Exact(task), optimizer, steps=300, generator=seeded(), every=300)
+    best = 2 * theory.softmax.DictionaryRisk.of(task.features, 3, 0.2, task.second_moment).infimum
+    gaps = [loss - best for loss in history["loss"]]
+    assert 0 < gaps[-1] < 0.05 * gaps[0]
 
 
 @pytest.mark.parametrize("objective", [Wishart(CLEAN, 3), Exact(CLEAN)])
@@ -164,8 +247,10 @@ def test_an_empty_batch_is_refused(objective):
 
 def test_prompts_train_on_any_task():
     class Constant:
+        d, n = D, 4
+
         def sample(self, batch, *, generator):
-            return random_prompt(batch, n=4, d=D)
+            return random_prompt(batch, n=4, d=D, queries=2)
 
     objective = Prompts(Constant(), 3)
     loss = objective.loss(model_of(DenseWeights), objective.sample(seeded()))

@@ -193,3 +193,31 @@ def test_models_with_different_parameters_are_refused(other):
 def test_models_with_different_settings_are_refused():
     with pytest.raises(ValueError, match="loops"):
         Ensemble([*models(loops=1), *models(loops=2)])
+
+
+class Dropping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(32))
+
+    def forward(self, _):
+        return torch.nn.functional.dropout(self.scale, training=self.training)
+
+
+class Total:
+    def sample(self, generator):
+        return None
+
+    def loss(self, model, batch):
+        return model(batch).sum()
+
+
+def test_members_have_dropouts_of_their_own_and_none_in_eval_mode():
+    ensemble = Ensemble([Dropping() for _ in range(MEMBERS)])
+    ensemble.train()
+    ensemble.losses(Total(), None).sum().backward()
+    masks = ensemble.stacked[0].grad
+    assert (masks == 0).any()
+    assert len({tuple(row) for row in masks.tolist()}) == MEMBERS
+    ensemble.eval()
+    assert ensemble.losses(Total(), None).tolist() == [32.0] * MEMBERS

@@ -76,7 +76,7 @@ def test_on_the_ray_the_controlled_estimate_has_no_noise():
 def test_the_exact_objective_refuses_what_it_does_not_know():
     with pytest.raises(ValueError, match=r"one layer without label noise, got layers = 2"):
         Exact(TASK).loss(shifted(layers=2))
-    with pytest.raises(ValueError, match=r"noise_std = 0\.5; use the wishart one"):
+    with pytest.raises(ValueError, match=r"noise_std = 0\.5; use the wishart objective"):
         Exact(NOISY).loss(shifted())
 
 

@@ -12,7 +12,16 @@ import torch
 from innerloop.models import GradientDescentWeights, LinearAttention
 from innerloop.tasks import LinearRegression
 from innerloop.theory.linear import layered_risk, one_step_preconditioner
-from innerloop.training import Checkpoint, Exact, Prompts, clip_norm, cosine, train, warmup
+from innerloop.training import (
+    Checkpoint,
+    Exact,
+    Prompts,
+    Terminated,
+    clip_norm,
+    cosine,
+    train,
+    warmup,
+)
 from tests.models.forms import weights
 from tests.samples import covariance, seeded
 
@@ -291,9 +300,9 @@ def test_clipping_by_member_treats_each_row_alone():
     torch.testing.assert_close(second.grad.flatten(), torch.tensor([0.8, 0.4]))
 
 
-@pytest.mark.parametrize("limit", [0.0, -1.0])
-def test_a_limit_that_is_not_positive_is_refused(limit):
-    with pytest.raises(ValueError, match=f"limit must be positive, got {limit}"):
+@pytest.mark.parametrize("limit", [0.0, -1.0, math.inf, math.nan])
+def test_a_limit_that_is_not_positive_and_finite_is_refused(limit):
+    with pytest.raises(ValueError, match=f"limit must be positive and finite, got {limit}"):
         clip_norm(limit)
 
 
@@ -311,3 +320,288 @@ def test_cosine_falls_to_its_floor():
     values = [schedule(step) for step in range(9)]
     assert values == sorted(values, reverse=True)
     assert schedule(2) == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 4)) / 2)
+
+
+class WithDropout(torch.nn.Module):
+    """Answers a prompt's query through a layer with dropout, and keeps count of its calls."""
+
+    def __init__(self, *extra):
+        super().__init__()
+        linear = torch.nn.Linear(2, 1, dtype=torch.float64)
+        with torch.no_grad():
+            linear.weight.fill_(0.3)
+            linear.bias.zero_()
+        self.layers = torch.nn.Sequential(torch.nn.Dropout(0.5), linear, *extra)
+
+    def forward(self, prompt):
+        return self.layers(prompt.x_query).reshape(prompt.y_query.shape)
+
+
+def train_with_dropout(steps, checkpoint=None, generator=None, model=None, **settings):
+    model = model or WithDropout()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    generator = generator or seeded(7)
+    history = train(
+        model,
+        Prompts(TASK, 16),
+        optimizer,
+        steps=steps,
+        generator=generator,
+        checkpoint=checkpoint,
+        **{"every": 5, **settings},
+    )
+    return torch.cat([p.detach().flatten() for p in model.parameters()]), history
+
+
+def test_with_dropout_too_five_steps_and_five_more_are_ten(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run.safetensors")
+    torch.manual_seed(1)
+    whole, history = train_with_dropout(10)
+    torch.manual_seed(2)
+    train_with_dropout(5, checkpoint)
+    resumed, again = train_with_dropout(10, checkpoint)
+    assert torch.equal(resumed, whole)
+    assert again.columns == history.columns
+    # A generator of another seed takes over the seed with the state.
+    train_with_dropout(5, Checkpoint(tmp_path / "other.safetensors"))
+    resumed, _ = train_with_dropout(
+        10, Checkpoint(tmp_path / "other.safetensors"), generator=seeded(99)
+    )
+    assert torch.equal(resumed, whole)
+
+
+def test_dropout_follows_the_seed_and_differs_from_step_to_step():
+    masks = []
+
+    class Seen(torch.nn.Module):
+        def forward(self, x):
+            masks.append(torch.nn.functional.dropout(torch.ones(64), training=self.training))
+            return x
+
+    model = WithDropout(Seen())
+    train_with_dropout(3, model=model, metrics={"loss in eval": lambda m: m(prompt()).sum().item()})
+    trained = [m.tolist() for m in masks if (m != 1).any()]
+    assert len(trained) == 4  # three steps and the final row
+    assert len({tuple(m) for m in trained}) == 4
+    again, masks[:] = list(masks), []
+    train_with_dropout(3, model=WithDropout(Seen()), generator=seeded(8))
+    assert masks[0].tolist() != again[0].tolist()
+
+
+def prompt():
+    return TASK.sample(4, generator=seeded(1))
+
+
+def test_training_with_dropout_leaves_the_global_generator_alone():
+    model, before = WithDropout(), torch.get_rng_state()
+    train_with_dropout(3, model=model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_losses_are_in_train_mode_metrics_and_what_comes_after_in_eval_mode():
+    model, modes = WithDropout(), []
+
+    class Watched:
+        def sample(self, generator):
+            return Prompts(TASK, 4).sample(generator)
+
+        def loss(self, model, batch):
+            modes.append(("loss", model.training))
+            return Prompts(TASK, 4).loss(model, batch)
+
+    def metric(model):
+        modes.append(("metric", model.training))
+        return 0.0
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, Watched(), optimizer, steps=3, generator=seeded(), metrics={"m": metric}, every=2)
+    assert set(modes) == {("loss", True), ("metric", False)}
+    assert len(modes) == 4 + 3
+    assert not any(module.training for module in model.modules())
+
+
+def test_an_error_leaves_the_model_in_eval_mode_too():
+    model = WithDropout()
+    with pytest.raises(Stop):
+        train_with_dropout(3, model=model, watch=stop_at(2))
+    assert not model.training
+
+
+def test_running_averages_are_not_touched_by_the_final_loss(tmp_path):
+    def averaged():
+        return WithDropout(
+            torch.nn.Flatten(0), torch.nn.Unflatten(0, (-1, 1)), torch.nn.BatchNorm1d(1).double()
+        )
+
+    whole, first, second = averaged(), averaged(), averaged()
+    train_with_dropout(6, model=whole)
+    checkpoint = Checkpoint(tmp_path / "run")
+    train_with_dropout(3, checkpoint, model=first)
+    train_with_dropout(6, checkpoint, model=second)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name]), name
+    assert whole.layers[-1].num_batches_tracked == 6
+
+
+def test_a_curriculum_says_what_is_minimised_at_each_step(tmp_path):
+    def curriculum(step):
+        asked.append(step)
+        return Prompts(LinearRegression(covariance(2), 2 + step, noise_std=0.3), 16)
+
+    def run(steps, checkpoint=None):
+        model = LinearAttention(weights(GradientDescentWeights, d=2, layers=1, scale=0.1))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        train(model, curriculum, optimizer, steps=steps, generator=seeded(), checkpoint=checkpoint)
+        return model.weights.preconditioners.detach()
+
+    asked = []
+    whole = run(6)
+    assert asked == [0, 1, 2, 3, 4, 5, 6]
+    asked = []
+    run(3, Checkpoint(tmp_path / "run"))
+    resumed = run(6, Checkpoint(tmp_path / "run"))
+    assert asked == [0, 1, 2, 3, 3, 4, 5, 6]
+    assert torch.equal(resumed, whole)
+
+
+def test_a_number_clips_as_clip_norm_does():
+    one, other = Run(), Run()
+    one.train(5, clip=0.5)
+    other.train(5, clip=clip_norm(0.5))
+    assert torch.equal(one.weights, other.weights)
+    free = Run()
+    free.train(5, clip=None)
+    assert not torch.equal(free.weights, one.weights)
+
+
+@pytest.mark.parametrize("clip", [math.nan, math.inf, 0.0, -1.0])
+def test_a_clip_that_is_no_limit_is_refused_before_any_step(clip):
+    run = Run()
+    with pytest.raises(ValueError, match="limit must be positive and finite"):
+        run.train(3, clip=clip, watch=stop_at(1))
+
+
+@pytest.mark.parametrize("lr", [math.inf, math.nan, -1.0, torch.tensor(0.1)])
+def test_a_learning_rate_that_is_no_number_is_refused_before_any_step(lr):
+    run = Run("sgd")
+    run.optimizer.param_groups[0]["lr"] = lr
+    with pytest.raises(ValueError, match="lr must be a finite number of at least 0, got"):
+        run.train(3, watch=stop_at(1))
+
+
+@pytest.mark.parametrize("factor", [math.inf, math.nan, -0.1])
+def test_a_schedule_that_gives_no_number_is_refused_where_it_does(factor):
+    run = Run("sgd")
+    with pytest.raises(ValueError, match=f"got {factor} for step 2"):
+        run.train(5, schedule=lambda step: factor if step == 2 else 1.0)
+    assert run.weights.isfinite().all()
+
+
+class SquaredNorm:
+    """Of the weights; with `broken`, the loss or only its gradient is not a number."""
+
+    def __init__(self, broken=None):
+        self.broken = broken
+
+    def sample(self, generator):
+        return None
+
+    def loss(self, model, batch):
+        square = model.weights.preconditioners.square().sum()
+        if self.broken == "loss":
+            return square * math.nan
+        if self.broken == "gradient":
+            # sqrt has the value 0 and an infinite slope at 0: a finite loss with a NaN gradient.
+            return square + (square * 0).sqrt()
+        return square
+
+
+def breaks(at, what):
+    """Fine until a step, and broken from there on."""
+    return lambda step: SquaredNorm(what if step >= at else None)
+
+
+@pytest.mark.parametrize(
+    ("at", "what", "sentence"),
+    [
+        (5, "loss", "the loss became nan at step 5; a smaller learning rate or clipping may help"),
+        (6, "loss", "the loss became nan at step 6"),  # only the final row sees it
+        (5, "gradient", "the weights weights.preconditioners are not finite after step 6"),
+        (3, "gradient", "after 4 steps the weights .* are not finite"),  # found when saving
+    ],
+)
+def test_what_is_not_finite_is_never_saved(at, what, sentence, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run", every=2)
+    run = Run("sgd")
+    with pytest.raises(FloatingPointError, match=sentence):
+        train(
+            run.model,
+            breaks(at, what),
+            run.optimizer,
+            steps=6,
+            generator=run.generator,
+            checkpoint=checkpoint,
+        )
+    saved = Run("sgd")
+    step, _ = checkpoint.restore(saved.model, saved.optimizer, saved.generator)
+    assert step == (2 if at == 3 else 4)
+    assert saved.weights.isfinite().all()
+
+
+def test_an_interrupted_run_that_is_not_finite_is_not_saved(tmp_path):
+    def interrupt(step, loss):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    run = Run("sgd")
+    with pytest.raises(FloatingPointError, match="are not finite after step 4"):
+        train(
+            run.model,
+            breaks(3, "gradient"),
+            run.optimizer,
+            steps=9,
+            generator=run.generator,
+            checkpoint=Checkpoint(tmp_path / "run"),
+            watch=interrupt,
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_sigterm_finishes_the_step_saves_and_ends(tmp_path):
+    def terminate(step, loss):
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    whole, checkpoint = Run(), Checkpoint(str(tmp_path / "run"))
+    whole.train(10)
+    with pytest.raises(Terminated):
+        Run().train(10, checkpoint=checkpoint, watch=terminate)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    resumed, steps = Run(), []
+    resumed.train(10, checkpoint=checkpoint, watch=lambda step, loss: steps.append(step))
+    assert steps == [5, 6, 7, 8, 9, 10]
+    assert torch.equal(resumed.weights, whole.weights)
+    assert issubclass(Terminated, KeyboardInterrupt)
+
+
+def test_resuming_says_what_one_should_know(tmp_path):
+    told = []
+    old = Checkpoint(tmp_path / "run", versions={"innerloop": "0.0.9", "torch": "2.0"})
+    Run().train(4, checkpoint=old, notify=told.append)
+    Run().train(6, checkpoint=old, notify=told.append)
+    assert told == []
+    Run().train(8, checkpoint=Checkpoint(tmp_path / "run"), notify=told.append)
+    assert len(told) == 1
+    assert "was written with innerloop 0.0.9, torch 2.0; this is" in told[0]
+    Run().train(5, checkpoint=Checkpoint(tmp_path / "run"), notify=told.append)
+    assert told[1:] == [f"{tmp_path / 'run'} is at step 8, past 5; it is left as it is"]
+
+
+def test_resuming_with_other_metrics_is_refused(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run")
+    Run().train(4, checkpoint=checkpoint, metrics={"one": lambda m: 1.0})
+    with pytest.raises(
+        ValueError, match="has the columns step, loss, one; rows of step, loss, two"
+    ):
+        Run().train(8, checkpoint=checkpoint, metrics={"two": lambda m: 2.0})

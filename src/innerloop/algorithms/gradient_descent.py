@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.learner import prefix_predictions
+from innerloop.algorithms.learner import linear_prediction
 from innerloop.prompt import Prompt
 
 Preconditioner = float | Float[Tensor, "d d"]
@@ -36,20 +36,42 @@ class GradientDescent:
 
     def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         """w_0 = 0, w_1, ..., the last of which predicts."""
-        w = torch.zeros_like(prompt.x_query)
+        w = prompt.y.new_zeros(len(prompt), prompt.d)
         path = [w]
         for preconditioner in self.preconditioners:
             residual = (prompt.x @ w.unsqueeze(-1)).squeeze(-1) - prompt.y  # [batch, n]
-            gradient = torch.einsum("bnd,bn->bd", prompt.x, residual) / max(prompt.n, 1)
+            gradient = _moment(prompt.x, residual) / max(prompt.n, 1)
             w = w - _times(preconditioner, gradient)
             path.append(w)
         return torch.stack(path, dim=1)
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
-        return (self.iterates(prompt)[:, -1] * prompt.x_query).sum(-1)
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        return linear_prediction(self.iterates(prompt)[:, -1], prompt)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+
+@dataclass(frozen=True)
+class StableGradientDescent:
+    """w <- w - grad R(w) / |S|_2, S = (1/n) sum_i x_i x_i^T: no longer step is safe.
+
+    The step is each prompt's own. One step size for all would diverge on the prompts whose S
+    happens to be large, and a few of those carry the mean loss.
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        s, m = prompt.moments()
+        largest = torch.linalg.eigvalsh(s)[:, -1:].clamp_min(torch.finfo(s.dtype).tiny ** 0.5)
+        w = torch.zeros_like(m)
+        for _ in range(self.steps):
+            before, w = w, w + (m - (s @ w.unsqueeze(-1)).squeeze(-1)) / largest
+            if torch.equal(before, w):  # converged to the last digit
+                break
+        return linear_prediction(w, prompt)
 
 
 @dataclass(frozen=True)
@@ -79,26 +101,30 @@ class GDPlusPlus:
             )
         _require_square("transform", self.transforms)
 
-    def predictions(self, prompt: Prompt) -> Float[Tensor, "batch iterates"]:
-        """The prediction before the first step (0), after it, and so on."""
-        x = torch.cat([prompt.x, prompt.x_query.unsqueeze(1)], dim=1)  # [batch, n + 1, d]
-        labels = torch.cat([prompt.y, torch.zeros_like(prompt.y_query).unsqueeze(1)], dim=1)
-        path = [-labels[:, -1]]
-        n = prompt.n
+    def predictions(self, prompt: Prompt) -> Float[Tensor, "batch iterates queries"]:
+        """The predictions before the first step (0), after it, and so on."""
+        n, batch = prompt.n, len(prompt)
+        x = torch.cat([prompt.x.expand(batch, -1, -1), prompt.x_query.expand(batch, -1, -1)], dim=1)
+        labels = torch.cat([prompt.y, torch.zeros_like(prompt.y_query)], dim=1)
+        path = [-labels[:, n:]]
         for preconditioner, transform in zip(self.preconditioners, self.transforms, strict=True):
-            m = torch.einsum("bnd,bn->bd", x[:, :n], labels[:, :n]) / max(n, 1)
+            m = _moment(x[:, :n], labels[:, :n]) / max(n, 1)
             s = x[:, :n].mT @ x[:, :n] / max(n, 1)  # [batch, d, d]
             labels = labels - (x @ _times(preconditioner, m).unsqueeze(-1)).squeeze(-1)
             transposed = preconditioner.mT if isinstance(preconditioner, Tensor) else preconditioner
             x = x - _times(transform, _times(transposed, x) @ s)
-            path.append(-labels[:, -1])
+            path.append(-labels[:, n:])
         return torch.stack(path, dim=1)
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         return self.predictions(prompt)[:, -1]
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+
+def _moment(
+    x: Float[Tensor, "#batch n d"], y: Float[Tensor, "batch n"]
+) -> Float[Tensor, "batch d"]:
+    """sum_i y_i x_i, for covariates that all prompts may share."""
+    return torch.einsum("bnd,bn->bd", x.expand(len(y), -1, -1), y)
 
 
 def _times(matrix: Preconditioner, rows: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:

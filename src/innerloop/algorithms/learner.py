@@ -1,7 +1,7 @@
-"""What every learner is, and the simplest one."""
+"""What every learner is, the simplest one, and its predictions along a prompt."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,22 +12,75 @@ from innerloop.prompt import Prompt
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that maps a prompt to a prediction of the query's label."""
+    """Anything that maps a prompt to predictions of its queries' labels.
 
-    def __call__(self, prompt: Prompt, /) -> Float[Tensor, " batch"]: ...
+    More generally, anything that maps what a task samples to the shape of its `targets`.
+    """
+
+    def __call__(self, prompt: Any, /) -> Float[Tensor, "batch queries"]: ...
 
 
-def prefix_predictions(learner: Learner, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-    """The learner's prediction after each number of examples, 0 to n."""
-    return torch.stack([learner(prompt.prefix(k)) for k in range(prompt.n + 1)], dim=1)
+def answers(learner: Learner, prompt: Any) -> Tensor:
+    """The learner's predictions; one that returns another shape than the targets is refused.
+
+    Broadcast against the labels, predictions of shape [batch, 1] or [batch] would make a loss of
+    every prediction against every label.
+    """
+    predictions = learner(prompt)
+    expected = list(prompt.targets.shape)
+    if _shape(predictions) != expected:
+        axes = ", [batch, queries]" if isinstance(prompt, Prompt) else ""
+        raise ValueError(
+            f"{_name(learner)} must return predictions of the shape {expected} of the targets"
+            f"{axes}, got {_shape(predictions)}"
+        )
+    return predictions
+
+
+def curve_answers(learner: Learner, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+    """The prediction of example k + 1 from the first k, for k = 0 to n; at last of the query.
+
+    A learner with a quicker way has a method `learning_curve` of this kind. Compare with
+    `prompt.curve_targets()`.
+    """
+    own = getattr(learner, "learning_curve", None)
+    if own is None:
+        return example_by_example(learner, prompt)
+    curve, expected = own(prompt), [len(prompt), prompt.n + 1]
+    if _shape(curve) != expected:
+        raise ValueError(
+            f"learning_curve of {_name(learner)} must return the shape {expected}, "
+            f"[batch, n + 1], got {_shape(curve)}"
+        )
+    return curve
+
+
+def example_by_example(learner: Learner, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+    """The curve of a learner without a quicker way: each example is asked for by itself."""
+    return torch.cat([answers(learner, prompt.next_example(k)) for k in range(prompt.n + 1)], dim=1)
+
+
+def linear_prediction(
+    w: Float[Tensor, "batch d"], prompt: Prompt
+) -> Float[Tensor, "batch queries"]:
+    """<w, x_q> for every query."""
+    return (prompt.x_query @ w.unsqueeze(-1)).squeeze(-1)
 
 
 @dataclass(frozen=True)
 class Zero:
     """Always predicts 0: the mean label, and the floor that any learner has to beat."""
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
-        return prompt.x_query.new_zeros(len(prompt))
+    def __call__(self, prompt: Any) -> Float[Tensor, "batch ..."]:
+        return torch.zeros_like(prompt.targets)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+
+def _shape(predictions: object) -> list[int] | str:
+    """A tensor's shape; of anything else, what it is."""
+    if isinstance(predictions, Tensor):
+        return list(predictions.shape)
+    return f"a {type(predictions).__name__}"
+
+
+def _name(learner: object) -> str:
+    return getattr(learner, "__name__", type(learner).__name__)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.learner import prefix_predictions
+from innerloop.algorithms.learner import linear_prediction
 from innerloop.prompt import Prompt
 
 
@@ -20,14 +20,11 @@ class LeastSquares:
 
     def weights(self, prompt: Prompt) -> Float[Tensor, "batch d"]:
         if prompt.n == 0:
-            return torch.zeros_like(prompt.x_query)
+            return prompt.y.new_zeros(len(prompt), prompt.d)
         return (torch.linalg.pinv(prompt.x) @ prompt.y.unsqueeze(-1)).squeeze(-1)
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
-        return (self.weights(prompt) * prompt.x_query).sum(-1)
-
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        return linear_prediction(self.weights(prompt), prompt)
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,5 @@ class Ridge:
         moment = prompt.x.mT @ prompt.y.unsqueeze(-1)  # [batch, d, 1]
         return torch.cholesky_solve(moment, torch.linalg.cholesky(normal_matrix)).squeeze(-1)
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
-        return (self.weights(prompt) * prompt.x_query).sum(-1)
-
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        return linear_prediction(self.weights(prompt), prompt)

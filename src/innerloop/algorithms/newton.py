@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.learner import prefix_predictions
+from innerloop.algorithms.learner import linear_prediction
 from innerloop.prompt import Prompt
 
 
@@ -32,18 +32,52 @@ class Newton:
             raise ValueError(f"scale must be in (0, 2], got {self.scale}")
 
     def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
-        s = prompt.x.mT @ prompt.x  # [batch, d, d]
-        moment = prompt.x.mT @ prompt.y.unsqueeze(-1)  # [batch, d, 1]
-        largest = torch.linalg.eigvalsh(s)[:, -1].clamp_min(torch.finfo(s.dtype).tiny ** 0.5)
-        inverse = self.scale * s / largest[:, None, None] ** 2
-        path = [inverse @ moment]
+        """w_0, w_1, ..., the last of which predicts."""
+        spectrum = _Spectrum.of(prompt)
+        inverse = self._start(spectrum)
+        path = [spectrum.weights(inverse)]
         for _ in range(self.steps):
-            inverse = 2 * inverse - inverse @ s @ inverse
-            path.append(inverse @ moment)
-        return torch.stack(path, dim=1).squeeze(-1)
+            inverse = inverse * (2 - spectrum.values * inverse)
+            path.append(spectrum.weights(inverse))
+        return torch.stack(path, dim=1)
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, " batch"]:
-        return (self.iterates(prompt)[:, -1] * prompt.x_query).sum(-1)
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        spectrum = _Spectrum.of(prompt)
+        inverse = self._start(spectrum)
+        for _ in range(self.steps):
+            before, inverse = inverse, inverse * (2 - spectrum.values * inverse)
+            if torch.equal(before, inverse):  # converged to the last digit
+                break
+        return linear_prediction(spectrum.weights(inverse), prompt)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        return prefix_predictions(self, prompt)
+    def _start(self, spectrum: _Spectrum) -> Float[Tensor, "#batch d"]:
+        return self.scale * spectrum.values / spectrum.largest**2
+
+
+@dataclass(frozen=True)
+class _Spectrum:
+    """S in its eigenbasis, where all M_k are diagonal.
+
+    Directions that no example spans have the eigenvalue 0 up to rounding, and M_k is 0 there for
+    ever; as matrices, M_k would double the rounding error in every step.
+    """
+
+    values: Float[Tensor, "#batch d"]
+    vectors: Float[Tensor, "#batch d d"]
+    largest: Float[Tensor, "#batch 1"]
+    moment: Float[Tensor, "batch d"]
+    """X^T y in the eigenbasis."""
+
+    @classmethod
+    def of(cls, prompt: Prompt) -> _Spectrum:
+        values, vectors = torch.linalg.eigh(prompt.x.mT @ prompt.x)
+        precision = torch.finfo(values.dtype)
+        largest = values[:, -1:].clamp_min(precision.tiny**0.5)
+        rounding = max(prompt.n, prompt.d) * precision.eps * largest
+        values = torch.where(values > rounding, values, 0)
+        moment = (prompt.y.unsqueeze(1) @ prompt.x @ vectors).squeeze(1)
+        return cls(values, vectors, largest, moment)
+
+    def weights(self, inverse: Float[Tensor, "#batch d"]) -> Float[Tensor, "batch d"]:
+        """M X^T y for M with these eigenvalues."""
+        return (self.vectors @ (inverse * self.moment).unsqueeze(-1)).squeeze(-1)

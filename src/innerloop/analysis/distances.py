@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms import Learner
+from innerloop.algorithms import Learner, answers
 from innerloop.tasks import Task
 
 
@@ -26,4 +26,4 @@ def prediction_distance(
 ) -> float:
     """Root mean square of the difference of two learners' predictions, on the same prompts."""
     prompt = task.sample(batch, generator=generator)
-    return (learner(prompt) - other(prompt)).square().mean().sqrt().item()
+    return (answers(learner, prompt) - answers(other, prompt)).square().mean().sqrt().item()

@@ -67,7 +67,7 @@ def loop_curve(
     curve = []
     for count in range(1, loops + 1):
         looped = LinearAttention(model.weights, count, masked=model.masked)
-        errors = (looped(prompt) - prompt.y_query).square()
+        errors = (looped(prompt) - prompt.y_query).square().mean(1)
         median, upper = errors.quantile(errors.new_tensor([0.5, 0.99])).tolist()
         curve.append(AfterLoops(count, Estimate.of(errors), median, upper))
     return curve

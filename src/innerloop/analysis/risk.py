@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms import Learner, prefix_predictions
+from innerloop.algorithms import Learner, answers, curve_answers
 from innerloop.prompt import Prompt
 from innerloop.tasks import Task
 
@@ -40,43 +40,85 @@ class Estimate:
         return f"{self.mean:.4g} ± {self.standard_error:.1g}"
 
 
+CHUNK_BYTES = 2**28
+"""Of the covariates that are in memory at one time, about."""
+
+
+def chunk_for(task: Task) -> int:
+    """How many prompts of a task to draw at one time: at most 20,000, fewer if they are long."""
+    return max(1, min(20_000, CHUNK_BYTES // (8 * (task.n + 1) * (task.d + 1))))
+
+
 @torch.no_grad()
 def estimate_risk(
-    learner: Learner, task: Task, *, samples: int, generator: torch.Generator, chunk: int = 20_000
+    learner: Learner,
+    task: Task,
+    *,
+    samples: int,
+    generator: torch.Generator,
+    chunk: int | None = None,
+    watch: Callable[[int], None] = lambda done: None,
 ) -> Estimate:
-    """E (prediction - y_q)^2 over fresh prompts, drawn in chunks of bounded memory."""
+    """The expected squared error over fresh prompts, averaged over the targets of a prompt.
 
-    def errors(prompt: Prompt) -> Tensor:
-        return (learner(prompt) - prompt.y_query).square()
+    Drawn in chunks of bounded memory; `watch` is told after each how many prompts are done.
+    """
 
-    return Estimate.of(_in_chunks(errors, task, samples, chunk, generator))
+    def errors(batch: Any) -> Tensor:
+        return (answers(learner, batch) - batch.targets).square().flatten(1).mean(1, keepdim=True)
+
+    (estimate,) = _in_chunks(errors, task, samples, chunk, generator, watch)
+    return estimate
 
 
 @torch.no_grad()
 def learning_curve(
-    learner: Any, task: Task, *, samples: int, generator: torch.Generator, chunk: int = 20_000
+    learner: Learner,
+    task: Task,
+    *,
+    samples: int,
+    generator: torch.Generator,
+    chunk: int | None = None,
 ) -> list[Estimate]:
-    """The expected loss after 0, 1, ..., n examples, on the same prompts."""
-    curve: Callable[[Prompt], Tensor] = getattr(
-        learner, "learning_curve", lambda prompt: prefix_predictions(learner, prompt)
-    )
+    """The expected squared error of predicting example k + 1 from the first k, k = 0 to n.
+
+    On the same prompts for all k; the last is the first query's. Where the task's queries are
+    without noise, so are the labels compared with at every k.
+    """
 
     def errors(prompt: Prompt) -> Tensor:
-        return (curve(prompt) - prompt.y_query.unsqueeze(1)).square()
+        return (curve_answers(learner, prompt) - prompt.curve_targets()).square()
 
-    return [Estimate.of(v) for v in _in_chunks(errors, task, samples, chunk, generator).unbind(1)]
+    return _in_chunks(errors, task, samples, chunk, generator)
 
 
 def _in_chunks(
-    function: Callable[[Prompt], Tensor],
+    function: Callable[[Any], Tensor],
     task: Task,
     samples: int,
-    chunk: int,
+    chunk: int | None,
     generator: torch.Generator,
-) -> Tensor:
+    watch: Callable[[int], None] = lambda done: None,
+) -> list[Estimate]:
+    """The mean over prompts of every column that the function gives, [prompts, columns].
+
+    Means and squares of chunks are put together as they come (Chan, Golub and LeVeque 1979):
+    memory does not grow with the number of prompts.
+    """
     if samples < 2:
         raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    chunk = chunk_for(task) if chunk is None else chunk
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    sizes = [chunk] * (samples // chunk) + ([samples % chunk] if samples % chunk else [])
-    return torch.cat([function(task.sample(size, generator=generator)) for size in sizes])
+    done, mean, squares = 0, torch.zeros(()), torch.zeros(())
+    while done < samples:
+        size = min(chunk, samples - done)
+        values = function(task.sample(size, generator=generator)).double().cpu()
+        own = values.mean(0)
+        apart = own - mean
+        squares = squares + (values - own).square().sum(0) + apart**2 * done * size / (done + size)
+        mean = mean + apart * size / (done + size)
+        done += size
+        watch(done)
+    errors = (squares / (samples - 1) / samples).sqrt()
+    return [Estimate(m, e, samples) for m, e in zip(mean.tolist(), errors.tolist(), strict=True)]

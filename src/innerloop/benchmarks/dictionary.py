@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from innerloop import theory
 from innerloop.benchmarks.timing import seconds
 from innerloop.models import DictionaryAttention, block_form_forward
-from innerloop.tasks import DictionaryPrompt, DictionaryRegression
-from innerloop.training import DictionaryExact, DictionaryPrompts, Objective, train
+from innerloop.prompt import Prompt
+from innerloop.tasks import DictionaryRegression
+from innerloop.training import Exact, Objective, Prompts, train
 
 BATCH = 256
 
@@ -63,14 +65,14 @@ def run(console: Console) -> None:
 class AllBlocks:
     """The sampled loss in the block form, with the K x K output of which the diagonal is used."""
 
-    prompts: DictionaryPrompts
+    prompts: Prompts
 
-    def sample(self, generator: torch.Generator) -> DictionaryPrompt:
+    def sample(self, generator: torch.Generator) -> Prompt:
         return self.prompts.sample(generator)
 
-    def loss(self, model: DictionaryAttention, batch: DictionaryPrompt) -> Tensor:
+    def loss(self, model: DictionaryAttention, batch: Prompt) -> Tensor:
         prediction = block_form_forward(model.q, model.w, batch)
-        return (prediction - batch.targets).square().mean() / 2
+        return (prediction - batch.targets).square().mean()
 
 
 def _generator(seed: int = 0) -> torch.Generator:
@@ -96,7 +98,7 @@ def steps() -> Table:
         table.add_column(column, justify="right")
     for sizes, with_blocks in ((FIFTH, True), (FIGURE2, False)):
         task, model = sizes.task(), sizes.model()
-        exact, sampled = DictionaryExact(task), DictionaryPrompts(task, BATCH)
+        exact, sampled = Exact(task), Prompts(task, BATCH)
         error = _gradient_error(exact, sampled, sizes.model())
         base = seconds(_step(exact, model))
         ratio = seconds(_step(sampled, sizes.model())) / base
@@ -114,9 +116,7 @@ def steps() -> Table:
     return table
 
 
-def _gradient_error(
-    exact: DictionaryExact, sampled: DictionaryPrompts, model: DictionaryAttention
-) -> float:
+def _gradient_error(exact: Exact, sampled: Prompts, model: DictionaryAttention) -> float:
     """How far the gradient of one batch is from the exact one, relative to it."""
     parameters = [model.w]  # Q has no gradient where w = 0
     (true,) = torch.autograd.grad(exact.loss(model), parameters)
@@ -135,8 +135,8 @@ def growth() -> Table:
         for sizes in settings:
             task = sizes.task()
             times = (
-                seconds(_step(DictionaryExact(task), sizes.model()), repeats=3),
-                seconds(_step(DictionaryPrompts(task, BATCH), sizes.model()), repeats=3),
+                seconds(_step(Exact(task), sizes.model()), repeats=3),
+                seconds(_step(Prompts(task, BATCH), sizes.model()), repeats=3),
             )
             first = first or times
             value = {"H": sizes.heads, "K": sizes.tokens, "N": sizes.shown}[name]
@@ -156,10 +156,10 @@ def progress() -> Table:
     table.add_column("loss")
     for steps_taken in checkpoints:
         table.add_column(f"{steps_taken} steps", justify="right")
-    exact = DictionaryExact(task)
+    risk = theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, task.second_moment)
     objectives: dict[str, Objective] = {
-        "exact": exact,
-        f"sampled, {BATCH}": DictionaryPrompts(task, BATCH),
+        "exact": Exact(task),
+        f"sampled, {BATCH}": Prompts(task, BATCH),
     }
     for name, objective in objectives.items():
         model = FIFTH.model()
@@ -169,7 +169,7 @@ def progress() -> Table:
             torch.optim.Adam(model.parameters(), 1e-2),
             steps=checkpoints[-1],
             generator=_generator(4),
-            metrics={"gap": lambda model: exact.gap(model).item()},
+            metrics={"gap": lambda model: risk.gap(model.attention(task.tokens, task.n)).item()},
         )
         gaps = dict(zip(history["step"], history["gap"], strict=True))
         table.add_row(name, *(f"{gaps[step] / gaps[0]:.1e}" for step in checkpoints))

@@ -1,8 +1,4 @@
-"""`innerloop bench linear`: linear attention in Gram space, and the three objectives.
-
-The token-space forms compute the same loss from the same weights: with the n x n attention matrix
-written out, as public code does, and multiplied in the associative order.
-"""
+"""`innerloop bench linear`: linear attention in Gram space, and the three objectives."""
 
 from __future__ import annotations
 
@@ -17,16 +13,9 @@ from rich.table import Table
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.benchmarks.gram_space import FORMS, LAYERS, D, forward_forms
 from innerloop.benchmarks.timing import seconds
-from innerloop.models import (
-    GDPlusPlusWeights,
-    GradientDescentWeights,
-    LinearAttention,
-    LinearAttentionWeights,
-    associative_forward,
-    attention_matrix_forward,
-)
-from innerloop.prompt import Prompt
+from innerloop.models import GradientDescentWeights, LinearAttention, LinearAttentionWeights
 from innerloop.tasks import LinearRegression
 from innerloop.training import (
     Ensemble,
@@ -39,19 +28,19 @@ from innerloop.training import (
     train,
 )
 
-D, N, LAYERS = 5, 20, 3
-FORMS: dict[str, type[GradientDescentWeights] | type[GDPlusPlusWeights]] = {
-    "A": GradientDescentWeights,
-    "A, B": GDPlusPlusWeights,
-}
+N = 20
 MARGINS = (0.05, 0.01, 0.001)
 
 
 def run(console: Console) -> None:
     """All tables, one after another."""
-    console.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, float64")
-    for table in (forward_forms, growth, time_to_optimum, seeds_together):
-        console.print(table())
+    console.print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, float64 but where said"
+    )
+    for table in forward_forms():
+        console.print(table)
+    for measure in (growth, time_to_optimum, seeds_together):
+        console.print(measure())
 
 
 def _generator(seed: int = 0) -> torch.Generator:
@@ -66,53 +55,6 @@ def _loss_and_gradient(
         (predict() - target).square().mean().backward()
 
     return call
-
-
-def _three_ways(weights: LinearAttentionWeights, prompt: Prompt) -> dict[str, Callable[[], Tensor]]:
-    model = LinearAttention(weights)
-
-    def fresh_gram() -> Tensor:
-        vars(prompt).pop("_kept_gram", None)  # computed within the measured time, every time
-        return model(prompt)
-
-    gram, queries = prompt.gram(), prompt.x_query.unsqueeze(1)
-    return {
-        "gram": fresh_gram,
-        "after G_0": lambda: model.answer(gram, queries).squeeze(1),
-        "n x n": lambda: attention_matrix_forward(*weights.matrices(), prompt),
-        "associative": lambda: associative_forward(*weights.matrices(), prompt),
-    }
-
-
-def forward_forms() -> Table:
-    """Loss and gradient of three layers, in four ways, at three context lengths."""
-    table = Table(title=f"loss and gradient, {LAYERS} layers, d = {D}: microseconds per prompt")
-    for column in ("weights", "n", "batch", "gram", "after G_0", "associative", "n x n"):
-        table.add_column(column, justify="right")
-    table.add_column("n x n / gram", justify="right")
-    for name, form in FORMS.items():
-        # The attention matrices of the n x n form must fit into memory: fewer prompts at large n.
-        for n, batch in ((20, 20_000), (200, 1_000), (2_000, 10)):
-            weights = form.gaussian(D, LAYERS, 0.05, generator=_generator())
-            prompt = LinearRegression.isotropic(D, n).sample(batch, generator=_generator())
-            large = LinearRegression.isotropic(D, n).sample(
-                min(20_000, 4_000_000 // n), generator=_generator()
-            )
-            times = {}
-            for way, predict in _three_ways(weights, prompt).items():
-                target = prompt.y_query
-                if way in ("gram", "after G_0"):  # cheap: timed on more prompts, per prompt
-                    predict, target = _three_ways(weights, large)[way], large.y_query
-                call = _loss_and_gradient(weights, predict, target)
-                times[way] = seconds(call, repeats=3) / len(target) * 1e6
-            table.add_row(
-                name,
-                str(n),
-                str(batch),
-                *(f"{times[way]:.3g}" for way in ("gram", "after G_0", "associative", "n x n")),
-                f"{times['n x n'] / times['gram']:.1f}",
-            )
-    return table
 
 
 def growth() -> Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from innerloop.benchmarks import BENCHMARKS
+from innerloop.cli.console import console
 
 
 def bench(
@@ -22,4 +22,4 @@ def bench(
     if unknown:
         raise ValueError(f"no benchmark is called {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
     for name in names or BENCHMARKS:
-        BENCHMARKS[name](Console())
+        BENCHMARKS[name](console())

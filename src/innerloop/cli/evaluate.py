@@ -2,162 +2,239 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from innerloop import theory
+from innerloop import analysis
 from innerloop.algorithms import Learner
-from innerloop.analysis import (
-    estimate_risk,
-    loop_curve,
-    loop_spectral_radius,
-    one_step_risk,
-    prediction_distance,
-    shift_table,
-    standard_shifts,
-)
-from innerloop.cli.specs import ALGORITHMS, MODELS, TASKS, build
+from innerloop.cli.console import console, say
+from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, TASKS, Run, Spec, own_learner
+from innerloop.experiments.experiment import dtype_of
 from innerloop.models import LinearAttention
-from innerloop.tasks import LinearRegression
-from innerloop.training import CheckpointError, Exact
-from innerloop.training.checkpoints import load_weights, read_checkpoint
+from innerloop.runs import writable_folder
+from innerloop.tables import TextTable
+from innerloop.tasks import NoClosedForm, Task, moved
+from innerloop.theory.wishart import TooLargeError
+from innerloop.training import load_weights, read_weights
 
-SHIFT_RIVALS = ("ols", "ridge", "zero")
+THE_MODEL = "the model"
 
 
 @dataclass(frozen=True)
-class SavedRun:
-    """A trained model as `train` left it."""
+class _Subject:
+    """What is evaluated, where, and beside what."""
 
-    model: LinearAttention
-    task: LinearRegression
-    task_spec: str
-    step: int
-
-
-def _open_run(path: Path) -> SavedRun:
-    file = path / "checkpoint.safetensors" if path.is_dir() else path
-    header, tensors = read_checkpoint(file)
-    config = header["config"]
-    if not {"model", "task"} <= config.keys():
-        raise CheckpointError(f"{file} does not say which model and task it belongs to")
-    task = build("task", config["task"], TASKS)
-    model = build("model", config["model"], MODELS, task.d, torch.Generator())
-    load_weights(model, tensors, file)
-    return SavedRun(model, task, config["task"], header["step"])
+    learner: Learner
+    task: Task
+    task_spec: Spec
+    note: str
+    """Which state of training it is in, or where it came from."""
 
 
 def evaluate(
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None,
     task: str | None = None,
-    against: tuple[str, ...] = ("zero", "ols", "one-step"),
+    model: str | None = None,
+    against: tuple[str, ...] = (),
     shifts: bool = False,
     loops: int | None = None,
+    curve: Path | None = None,
     samples: int = 100_000,
     seed: int = 1,
+    device: str = "cpu",
 ) -> None:
     """Compares a trained model with algorithms on fresh prompts.
 
     Prints every learner's loss, and how far its predictions are from the model's: the algorithm
     that a model has learned is the one at distance zero.
 
+    Examples:
+      innerloop evaluate runs/mine --against ols ridge:penalty=0.1 gd:steps=3
+      innerloop evaluate runs/mine --shifts
+      innerloop evaluate runs/mine --curve curve.png
+      innerloop evaluate --model package.module:factory --task linear:d=5,n=20
+      innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
+
     Args:
-        run: the folder of a run, or a checkpoint file.
+        run: the folder of a run, its checkpoint, or with --model a file of weights.
         task: where to compare; by default the task of the run.
-        against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list`.
-        shifts: instead, the loss under distribution shifts of the task, of the model, of least
-            squares, ridge regression and zero, and of what else `against` names.
+        model: in place of a run's: a model of your own, package.module:factory, where factory(task)
+            gives the learner; or a model's spec such as gd:layers=2.
+        against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list
+            algorithms`. By default those that belong to the task.
+        shifts: instead, the loss under distribution shifts of the task.
         loops: instead, the loss of the model looped 1, 2, ... up to this many times.
+        curve: also draw the learning curves, the loss against the number of examples, to this file.
         samples: fresh prompts.
         seed: of the prompts.
+        device: where to evaluate, such as cpu or cuda.
     """
-    saved = _open_run(run)
-    target = build("task", task, TASKS) if task else saved.task
-    if target.d != saved.model.d:
-        raise ValueError(f"the model reads d = {saved.model.d}, the task has d = {target.d}")
+    subject = _subject(run, task, model, device)
+    if samples < 2:
+        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    if curve is not None:
+        writable_folder(curve.absolute().parent)
+        if curve.suffix not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"curve must be a .png, .svg or .pdf file, got {curve}")
     if loops is not None:
-        _print_loops(saved.model, target, loops, samples, seed)
+        _loops(subject, loops, samples, seed, device)
         return
-    rivals = {spec: build("algorithm", spec, ALGORITHMS, target) for spec in against}
+    words = against or REFERENCES[subject.task_spec.name]
+    rivals = {
+        word: Spec.parse("algorithm", word, ALGORITHMS).build(ALGORITHMS, subject.task)
+        for word in words
+    }
+    learners = {THE_MODEL: subject.learner, **rivals}
     if shifts:
-        usual = {spec: build("algorithm", spec, ALGORITHMS, target) for spec in SHIFT_RIVALS}
-        learners = {"the model": saved.model, **usual, **rivals}
-        console = Console()
-        with console.status("measuring under shifts"):
-            table = _shift_table(learners, target, samples, seed)
-        console.print(table)
+        _shifts(subject, learners, samples, seed, device)
         return
-    table = Table(title=f"{task or saved.task_spec}, {samples} prompts, step {saved.step}")
-    table.add_column("learner")
-    table.add_column("loss ± standard error", justify="right")
-    table.add_column("distance to the model", justify="right")
-    for name, learner in {"the model": saved.model, **rivals}.items():
-        generator = torch.Generator().manual_seed(seed)
-        loss = estimate_risk(learner, target, samples=samples, generator=generator)
-        generator = torch.Generator().manual_seed(seed)
-        distance = prediction_distance(
-            learner, saved.model, target, batch=min(samples, 20_000), generator=generator
-        )
-        table.add_row(name, str(loss), f"{distance:.3g}")
-    console = Console()
-    console.print(table)
-    try:
-        console.print(f"exact loss of the model: {Exact(target).loss(saved.model).item():.6g}")
-    except (theory.wishart.TooLargeError, ValueError):
-        return
+    _comparison(subject, learners, samples, seed, device)
+    if curve is not None:
+        _curves(subject, learners, curve, samples, seed, device)
 
 
-def _shift_table(
-    learners: Mapping[str, Learner], task: LinearRegression, samples: int, seed: int
-) -> Table:
-    best = theory.linear.one_step_preconditioner(
-        task.covariance, task.n, task.prior, task.noise_std
-    )
-    table = Table(title=f"loss under shifts, ± standard error, {samples} prompts", box=SIMPLE_HEAD)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("shift")
-    for name in learners:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("best step, exact", justify="right", no_wrap=True)
-    shifts = standard_shifts(task)
-    rows = shift_table(learners, shifts, samples=samples, seed=seed)
-    for before, row in zip([None, *shifts], rows, strict=False):
-        shift = row.shift
-        kind = "" if before is not None and before.kind == shift.kind else shift.kind
-        exact = one_step_risk(shift.task, best)
-        cells = [str(loss) for loss in row.losses.values()]
-        table.add_row(kind, shift.name, *cells, "" if exact is None else f"{exact:.4g}")
-    return table
+def _subject(run: Path | None, task: str | None, model: str | None, device: str) -> _Subject:
+    if model is None:
+        if run is None:
+            raise ValueError("evaluate takes the folder of a run, or --model with --task")
+        saved = Run.open(run, device=device)
+        spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
+        chosen = saved.task if task is None else moved(spec.build(TASKS), device)
+        if chosen.d != saved.task.d:
+            raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
+        return _Subject(saved.model, chosen, spec, f"step {saved.step}")
+    if task is None:
+        raise ValueError("--model goes with --task: say on which prompts to evaluate it")
+    spec = Spec.parse("task", task, TASKS)
+    chosen = moved(spec.build(TASKS), device)
+    if model.partition(":")[0] not in MODELS:
+        return _Subject(own_learner(model, chosen, run, device=device), chosen, spec, model)
+    made = Spec.parse("model", model, MODELS).build(MODELS, chosen, torch.Generator())
+    made = made.to(device, dtype_of(chosen))
+    if run is None:
+        raise ValueError(f"the model {model} needs weights: give a file of them before --model")
+    load_weights(made, read_weights(run), run)
+    return _Subject(made.eval(), chosen, spec, f"weights of {run}")
 
 
-def _print_loops(
-    model: LinearAttention, task: LinearRegression, loops: int, samples: int, seed: int
+def _comparison(
+    subject: _Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
 ) -> None:
+    table = TextTable(
+        f"{subject.task_spec}, {samples} prompts, {subject.note}",
+        ["learner", "loss ± standard error", "distance to the model"],
+    )
+    with console().status("") as status:
+
+        def show(name: str, done: int) -> None:
+            status.update(f"{name}: {done} of {samples} prompts")
+
+        for name, learner in learners.items():
+            loss = analysis.estimate_risk(
+                learner,
+                subject.task,
+                samples=samples,
+                generator=_generator(seed, device),
+                watch=partial(show, name),
+            )
+            distance = analysis.prediction_distance(
+                learner,
+                subject.learner,
+                subject.task,
+                batch=min(samples, analysis.chunk_for(subject.task)),
+                generator=_generator(seed, device),
+            )
+            table.add(name, str(loss), f"{distance:.3g}")
+    _print(table)
+    _exact(subject)
+
+
+def _exact(subject: _Subject) -> None:
+    """The model's exact loss, where it knows it."""
+    risk = getattr(subject.learner, "risk", None)
+    if risk is None:
+        return
+    try:
+        with torch.no_grad():
+            say(f"exact loss of the model: {risk(subject.task).item():.6g}")
+    except (NoClosedForm, TooLargeError) as reason:
+        say(f"no exact loss of the model: {reason}")
+
+
+def _shifts(
+    subject: _Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
+) -> None:
+    every = analysis.standard_shifts(subject.task)
+    with console().status("measuring under shifts") as status:
+        table = analysis.shift_table(
+            learners,
+            every,
+            samples=samples,
+            seed=seed,
+            device=device,
+            watch=lambda shift: status.update(f"measuring: {shift.name}"),
+        )
+    _print(table.as_text())
+
+
+def _curves(
+    subject: _Subject,
+    learners: dict[str, Learner],
+    file: Path,
+    samples: int,
+    seed: int,
+    device: str,
+) -> None:
+    fewer = min(samples, 20_000)
+    curves = {}
+    with console().status("") as status:
+        for name, learner in learners.items():
+            status.update(f"learning curve of {name}")
+            curves[name] = analysis.learning_curve(
+                learner, subject.task, samples=fewer, generator=_generator(seed, device)
+            )
+    picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
+    picture.savefig(file, dpi=150, bbox_inches="tight")
+    say(f"learning curves of {fewer} prompts: {file}")
+
+
+def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) -> None:
     """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
-    console = Console()
-    table = Table(title=f"squared error after each loop, {samples} prompts", box=SIMPLE_HEAD)
-    for column in ("loops", "mean ± standard error", "median", "99th percentile"):
-        table.add_column(column, justify="right", no_wrap=True)
-    with console.status("looping"):
-        generator = torch.Generator().manual_seed(seed)
-        curve = loop_curve(model, task, loops=loops, samples=samples, generator=generator)
-        prompt = task.sample(min(samples, 10_000), generator=generator)
-        radius = loop_spectral_radius(model, prompt)
+    model: Any = subject.learner
+    if not isinstance(model, LinearAttention):
+        raise ValueError(
+            f"--loops goes with linear attention, which can be looped; got {type(model).__name__}"
+        )
+    table = TextTable(
+        f"squared error after each loop, {samples} prompts",
+        ["loops", "mean ± standard error", "median", "99th percentile"],
+    )
+    with console().status("looping"):
+        generator = _generator(seed, device)
+        curve = analysis.loop_curve(
+            model, subject.task, loops=loops, samples=samples, generator=generator
+        )
+        prompt = subject.task.sample(min(samples, 10_000), generator=generator)
+        radius = analysis.loop_spectral_radius(model, prompt)
     for row in curve:
         trained = " (trained)" if row.loops == model.loops else ""
-        table.add_row(
-            f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}"
-        )
-    console.print(table)
-    console.print(
+        table.add(f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")
+    _print(table)
+    say(
         f"one loop expands on {(radius > 1).double().mean().item():.2%} of {len(radius)} prompts "
         f"(median spectral radius {radius.median().item():.3g}); on those, looping longer diverges"
     )
+
+
+def _print(table: TextTable) -> None:
+    out = console()
+    out.print(table.render(out.width), soft_wrap=True, highlight=False)
+
+
+def _generator(seed: int, device: str) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)

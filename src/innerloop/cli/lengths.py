@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from innerloop.cli.specs import numbers
-from innerloop.theory.linear import Lengths, SampleComplexity
+from innerloop.cli.console import console
+
+if TYPE_CHECKING:
+    from innerloop.theory.linear import Lengths
 
 
 def lengths(
@@ -33,6 +35,9 @@ def lengths(
         train: examples in the training prompts, if they are given.
         points: how many trade-offs between training and test length to show at most.
     """
+    from innerloop.experiments.spec import numbers
+    from innerloop.theory.linear import Lengths, SampleComplexity
+
     values = numbers("spectrum", spectrum)
     setting = SampleComplexity(tuple(values), noise_std)
 
@@ -46,12 +51,12 @@ def lengths(
     rows["test prompts as long as training prompts"] = at(equal, equal)
     rows["training prompts without end"] = at(math.inf, setting.test_length(eps, math.inf))
     rows["sufficient by Corollary 4.3" + " with noise" * (noise_std > 0)] = setting.stated(eps)
-    console = Console()
-    title = f"shortest prompts with an error of at most {eps:g}"
-    console.print(_table(title, [(name, row) for name, row in rows.items()]))
     trade_offs = [("", row) for row in setting.frontier(eps, points)]
-    console.print(_table("longer training for shorter tests", trade_offs))
-    console.print(
+    output = console()
+    title = f"shortest prompts with an error of at most {eps:g}"
+    output.print(_table(title, [(name, row) for name, row in rows.items()]))
+    output.print(_table("longer training for shorter tests", trade_offs))
+    output.print(
         f"predicting 0 has the error {sum(values) + setting.floor:.6g}, "
         f"the best linear predictor {setting.floor:.6g}"
     )
@@ -61,7 +66,8 @@ def _table(title: str, rows: list[tuple[str, Lengths]]) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, min_width=len(title))
     named = any(name for name, _ in rows)
     for column in (*(["with"] if named else []), "training", "test", "error"):
-        table.add_column(column, justify="left" if column == "with" else "right", no_wrap=True)
+        words = column == "with"  # long numbers stay whole, and the words beside them wrap
+        table.add_column(column, justify="left" if words else "right", no_wrap=not words)
     for name, row in rows:
         cells = [*([name] if named else []), *map(_length, (row.train, row.test))]
         table.add_row(*cells, f"{row.error:.6g}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +14,12 @@ import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from innerloop import papers
-from innerloop.papers import Outcome, Result, Scale
+from innerloop.cli.console import console as make_console
+from innerloop.cli.console import say
+from innerloop.papers import Entry, Outcome, Result, Scale
 from innerloop.report import write_report
 from innerloop.runs import RunStore, writable_folder, write_atomic
 
@@ -36,10 +41,12 @@ def reproduce(
     report: Path = Path("report"),
     runs: Path = Path("runs"),
     workers: int = os.cpu_count() or 1,
+    threads: int = 1,
 ) -> None:
     """Measures claims and figures, prints the verdicts and writes the report.
 
-    Results are kept in the runs folder and found again until the code changes.
+    Results are kept in the runs folder and found again until the code behind them changes. The
+    report shows all that were found. Exit code 1: something could not be measured.
 
     Args:
         ids: papers, claims or figures, such as ahn2023 or ahn2023/theorem1; none means all.
@@ -48,45 +55,76 @@ def reproduce(
         json_file: also write the verdicts to this file, as a list of objects.
         report: the folder of the report.
         runs: the folder of results.
-        workers: processes that measure at the same time, each on one thread.
+        workers: processes that measure at the same time.
+        threads: of each of them; the last digits of a training may depend on it.
     """
     chosen = papers.select(ids)
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if json_file is not None and json_file.exists() and not json_file.is_file():
+        raise ValueError(f"json must be a file that can be written, got {json_file}")
     for folder in (report, runs, *([json_file.parent] if json_file else [])):
         writable_folder(folder)
-    console, store = Console(), RunStore(runs)
-    on_disk = {e.id: None if force else papers.found(e, scale, store) for e in chosen}
-    by_id = {id: result for id, result in on_disk.items() if result is not None}
+    console, store = make_console(), RunStore(runs)
+    on_disk = papers.all_found(scale, store)
+    by_id = {e.id: on_disk[e.id] for e in chosen if e.id in on_disk and not force}
     missing = [entry for entry in chosen if entry.id not in by_id]
     if missing:
-        with console.status(f"measuring {len(missing)} claims and figures") as status:
-            for result in papers.measure_all(missing, scale, store, workers=workers):
-                by_id[result.id] = result
-                console.print(_verdict_line(result), highlight=False)
-                left = [entry.id for entry in missing if entry.id not in by_id]
-                status.update(f"{len(left)} to go: {', '.join(left[:4])}")
+        measured = papers.measure_all(missing, scale, store, workers=workers, threads=threads)
+        by_id |= _shown(missing, measured, console)
     elif chosen:
         console.print("all of it was found on disk; --force measures again")
     results = [by_id[entry.id] for entry in chosen]
-    console.print(_verdict_table(results, scale))
+    console.print(_verdict_table(results, scale, console.options.ascii_only))
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count))
     if json_file is not None:
         records = [_finite(result.as_json()) for result in results]
-        write_atomic(json_file, json.dumps(records, indent=1, allow_nan=False))
-        console.print(f"verdicts: {json_file}", soft_wrap=True)
-    console.print(f"report: {write_report(results, report).resolve()}", soft_wrap=True)
+        write_atomic(json_file.resolve(), json.dumps(records, indent=1, allow_nan=False))
+        say(f"verdicts: {json_file}")
+    # The page shows everything that is known at this scale, not only what was asked for now.
+    known = on_disk | by_id
+    page = write_report([known[id] for id in papers.entries() if id in known], report)
+    say(f"report: {page.resolve()}")
+    errors = [result for result in results if result.verdict.error]
+    for result in errors:
+        sentence = f"error: {result.id}: {result.verdict.error}"
+        console.print(sentence, style=STYLES[Outcome.ERROR], soft_wrap=True)
+    if errors:
+        if any(runs.glob("*/error.txt")):
+            say(f"tracebacks: {runs}/*/error.txt")
+        raise SystemExit(1)
 
 
-def _verdict_line(result: Result) -> str:
-    style = STYLES[result.outcome]
-    return f"[{style}]{result.outcome}[/] {result.id} ({result.seconds:.1f} s)"
+def _shown(
+    missing: Sequence[Entry], measured: Generator[Result, None, None], console: Console
+) -> dict[str, Result]:
+    """The results by id, after saying of each that it is done, and what is left."""
+    by_id: dict[str, Result] = {}
+    waiting = f"measuring {len(missing)} claims and figures"
+    with console.status(waiting) as status, closing(measured):
+        for result in measured:
+            by_id[result.id] = result
+            console.print(_verdict_line(result), highlight=False)
+            left = [entry.id for entry in missing if entry.id not in by_id]
+            status.update(f"{len(left)} to go: {', '.join(left[:4])}")
+    return by_id
 
 
-def _verdict_table(results: list[Result], scale: Scale) -> Table:
-    table = Table(title=f"verdicts at scale {scale}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("id", no_wrap=True)
+def _verdict_line(result: Result) -> Text:
+    return _styled(result.outcome) + f" {result.id} ({result.seconds:.1f} s)"
+
+
+def _styled(outcome: Outcome) -> Text:
+    return Text(str(outcome), style=STYLES[outcome])
+
+
+def _verdict_table(results: Sequence[Result], scale: Scale, ascii_only: bool) -> Table:
+    """At 80 columns an id of 32 letters has one line; a longer one is folded, not cut."""
+    table = Table(title=f"verdicts at scale {scale}", box=SIMPLE_HEAD, padding=0, show_edge=False)
+    at_least, at_most = (">=", "<=") if ascii_only else ("≥", "≤")
+    table.add_column("id", overflow="fold")
     table.add_column("verdict", no_wrap=True)
     for name in ("measured", "tolerance", "control"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -96,16 +134,15 @@ def _verdict_table(results: list[Result], scale: Scale) -> Table:
         checks = checks or verdict.printed
         # Of several checks, one that fails or came closest to failing stands for the row.
         check = min(checks, key=lambda c: (c.passes, _margin(c)), default=None)
-        style = STYLES[result.outcome]
         cells = ["", "", ""]
         if check is not None:
-            sign = "≥" if check.at_least else "≤"
+            sign = at_least if check.at_least else at_most
             cells = [
                 f"{check.measured:.2g}",
                 f"{sign} {check.tolerance:.2g}",
                 f"{check.control:.2g}",
             ]
-        table.add_row(result.id, f"[{style}]{result.outcome}[/]", *cells)
+        table.add_row(result.id, _styled(result.outcome), *cells)
     return table
 
 

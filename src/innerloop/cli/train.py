@@ -1,109 +1,112 @@
-"""`innerloop train`: any model on a task, resumable."""
+"""`innerloop train`: any model on any task, resumable."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import torch
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from innerloop import papers
-from innerloop.cli.specs import MODELS, TASKS, build
-from innerloop.runs import RunStore, writable_folder, write_atomic
-from innerloop.training import (
-    Checkpoint,
-    Exact,
-    Objective,
-    Prompts,
-    Wishart,
-    clip_norm,
-    cosine,
-)
-from innerloop.training import train as run_training
+from innerloop.cli.console import console, say
+from innerloop.experiments import TABLES, Experiment, Spec
+from innerloop.runs import RunStore, writable_folder
 
 
 def train(
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     task: str = "linear",
-    objective: Literal["exact", "wishart", "prompts"] = "prompts",
+    objective: str = "prompts",
     steps: int = 2000,
-    batch: int = 1000,
-    lr: float = 0.01,
-    optimizer: Literal["adam", "sgd"] = "adam",
+    batch: int | None = None,
+    lr: float | None = None,
+    optimizer: str = "adam",
+    schedule: str = "cosine",
     clip: float = 10.0,
     seed: int = 0,
+    device: str = "cpu",
     run: Path | None = None,
     runs: Path = Path("runs"),
 ) -> None:
     """Trains a model on a task; the same command goes on where an earlier one stopped.
 
+    Examples:
+      innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
+      innerloop train heads:heads=16 --task dictionary:tokens=40,shown=6
+      innerloop train dense:layers=3 --task sparse:d=10 --lr 0.003 --schedule warm-up:over=200
+
     Args:
-        model: such as gd:layers=3 or gd++:layers=2,loops=4; see `innerloop list`.
-        task: such as linear:d=5,n=20,noise_std=0.1; see `innerloop list`.
-        objective: exact (no sampling), wishart (sample Gram matrices) or prompts.
+        model: such as gd:layers=3 or gd++:layers=2,loops=4; see `innerloop list models`.
+        task: such as linear:d=5,n=20,noise_std=0.1; see `innerloop list tasks`.
+        objective: exact (no sampling), wishart (sampled Gram matrices) or prompts:batch=1000.
         steps: optimizer steps in all.
-        batch: prompts or Gram matrices per step.
-        lr: the first learning rate; it falls to a hundredth along half a cosine.
-        optimizer: which one.
+        batch: prompts or Gram matrices per step, the same as the objective's option.
+        lr: the learning rate, the same as the optimizer's option.
+        optimizer: such as adam:lr=0.01, adamw or sgd.
+        schedule: of the learning rate: cosine, constant or warm-up:over=100.
         clip: the largest norm of a gradient.
         seed: of the initial weights and of the data.
+        device: where to train, such as cpu or cuda.
         run: the folder of this run; by default one below `runs`, named by the settings.
         runs: the folder of runs.
     """
-    generator = torch.Generator().manual_seed(seed)
-    target = build("task", task, TASKS)
-    learner = build("model", model, MODELS, target.d, generator)
-    if steps < 1 or batch < 1 or not lr > 0:
-        raise ValueError(
-            f"steps and batch must be at least 1 and lr positive, got {steps}, {batch} and {lr}"
-        )
-    config: dict[str, Any] = {
-        "id": f"train-{model.partition(':')[0]}",
-        "model": model,
-        "task": task,
-        "objective": objective,
-        "steps": steps,
-        "batch": batch,
-        "lr": lr,
-        "optimizer": optimizer,
-        "clip": clip,
-        "seed": seed,
-    }
-    folder = writable_folder(run or RunStore(runs).folder(config))
-    checkpoint = Checkpoint(folder / "checkpoint.safetensors", max(1, steps // 10), config)
-    objectives: dict[str, Objective] = {
-        "exact": Exact(target),
-        "wishart": Wishart(target, batch),
-        "prompts": Prompts(target, batch),
-    }
-    optimizers = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    console = Console()
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4g}"),
-        TimeRemainingColumn(),
+    experiment = Experiment(
+        Spec.parse("model", model, TABLES["model"]),
+        Spec.parse("task", task, TABLES["task"]),
+        _with("objective", objective, {"batch": batch}),
+        _with("optimizer", optimizer, {"lr": lr}),
+        Spec.parse("schedule", schedule, TABLES["schedule"]),
+        steps=steps,
+        clip=clip,
+        seed=seed,
     )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("", total=steps, loss=float("nan"))
-        history = run_training(
-            learner,
-            objectives[objective],
-            optimizers[optimizer](learner.parameters(), lr=lr),
-            steps=steps,
-            generator=generator,
-            schedule=cosine(steps, floor=0.01),
-            clip=clip_norm(clip),
-            every=max(1, steps // 100),
-            checkpoint=checkpoint,
-            watch=lambda step, loss: progress.update(bar, completed=step, loss=loss),
+    config = {"id": f"train-{experiment.model.name}", **experiment.as_json()}
+    folder = writable_folder(run or RunStore(runs).folder(config))
+    with _progress(steps) as watch:
+        made = experiment.run(folder, device=device, watch=watch, notify=say)
+    say(f"loss {made.history['loss'][-1]:.5g} after {steps} steps")
+    say(f"run: {folder}")
+    say(f"next: innerloop evaluate {folder}")
+
+
+def _with(kind: str, text: str, options: dict[str, Any]) -> Spec:
+    """The spec with the options that were given beside it."""
+    given = {key: value for key, value in options.items() if value is not None}
+    spec = Spec.parse(kind, text, TABLES[kind])
+    return spec.with_options(given, TABLES[kind]) if given else spec
+
+
+class _progress:
+    """A bar with the loss and the time left; gives the function that the trainer calls.
+
+    It appears with the first step: what is refused before is a sentence alone.
+    """
+
+    def __init__(self, steps: int) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
         )
-        progress.update(bar, completed=steps, loss=history["loss"][-1])
-    write_atomic(folder / "history.csv", papers.as_csv(history.columns))
-    console.print(f"loss {history['loss'][-1]:.5g} after {steps} steps")
-    console.print(f"run: {folder}", soft_wrap=True)
-    console.print(f"next: innerloop evaluate {folder} --against ols one-step", soft_wrap=True)
+
+        self.progress = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.4g}"),
+            TimeRemainingColumn(),
+            console=console(),
+        )
+        self.bar = self.progress.add_task("", total=steps, loss=float("nan"))
+
+    def __enter__(self) -> Any:
+        return self._update
+
+    def _update(self, step: int, loss: float) -> None:
+        self.progress.start()
+        self.progress.update(self.bar, completed=step, loss=loss)
+
+    def __exit__(self, *error: Any) -> None:
+        if self.progress.live.is_started:
+            self.progress.stop()

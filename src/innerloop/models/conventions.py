@@ -56,9 +56,10 @@ class Convention:
             z = z + self.residual_sign * update / (n if self.normalised else 1)
         return z
 
-    def predict(self, p: Tensor, q: Tensor, prompt: Prompt) -> Float[Tensor, " batch"]:
-        """The paper's prediction, with the paper's weights."""
-        return self.readout_sign * self.layers(p, q, prompt.token_matrix())[:, -1, -1]
+    def predict(self, p: Tensor, q: Tensor, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        """The paper's prediction, with the paper's weights; of each query as if it were alone."""
+        tokens = self.layers(p, q, prompt.each_query().token_matrix())
+        return (self.readout_sign * tokens[:, -1, -1]).view_as(prompt.y_query)
 
     def _require_depth(self, layers: int) -> None:
         # With a readout of +1 the context's labels would have to grow where the query's grows:

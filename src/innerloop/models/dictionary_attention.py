@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.tasks import DictionaryPrompt
+from innerloop import theory
+from innerloop.prompt import Prompt
+from innerloop.tasks import DictionaryRegression, NoClosedForm
 
 
 class DictionaryAttention(nn.Module):
@@ -41,6 +43,7 @@ class DictionaryAttention(nn.Module):
             raise ValueError(f"w must have the dtype {q.dtype} of q, got {w.dtype}")
         self.q = nn.Parameter(q)
         self.w = nn.Parameter(w)
+        self._kept: tuple[DictionaryRegression, theory.softmax.DictionaryRisk] | None = None
 
     @classmethod
     def gaussian(
@@ -83,8 +86,30 @@ class DictionaryAttention(nn.Module):
         """[a_1 .. a_K]: the weight of every shown label in every prediction."""
         return (self.softmaxes(tokens, shown) * self.w.unsqueeze(1)).sum(0)
 
-    def forward(self, prompt: DictionaryPrompt) -> Float[Tensor, "batch tokens"]:
-        return prompt.labels @ self.attention(prompt.tokens, prompt.shown)
+    def forward(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        return prompt.y @ self.attention(dictionary_of(prompt), prompt.n)
+
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+        """The weights belong to a whole dictionary, so all of it is asked for at every length."""
+        return dictionary_curve(self, prompt)
+
+    def risk(self, task: DictionaryRegression) -> Float[Tensor, ""]:
+        """The exact expected squared error, averaged over the tokens (Yang 2024, Eq. 9, twice)."""
+        if type(task) is not DictionaryRegression:
+            raise NoClosedForm(
+                "a closed form is known for the loss on a DictionaryRegression, got "
+                f"{type(task).__name__}; use the prompts objective, or estimate it by sampling"
+            )
+        return 2 * self._half_risk(task)(self.attention(task.tokens, task.shown))
+
+    def _half_risk(self, task: DictionaryRegression) -> theory.softmax.DictionaryRisk:
+        # Factored once: a training asks for the same task at every step.
+        if self._kept is None or self._kept[0] is not task:
+            made = theory.softmax.DictionaryRisk.of(
+                task.features, task.shown, task.tau, task.second_moment
+            )
+            self._kept = (task, made)
+        return self._kept[1]
 
     def _require(self, tokens: Tensor) -> None:
         expected = [self.w.shape[1], self.q.shape[1]]
@@ -100,8 +125,26 @@ class DictionaryAttention(nn.Module):
             )
 
 
+def dictionary_curve(model: nn.Module, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+    """The prediction for token k + 1 with the first k labels shown; at last for the first token."""
+    places = [*range(prompt.n), 0]
+    return torch.stack([model(prompt.prefix(k))[:, i] for k, i in enumerate(places)], dim=1)
+
+
+def dictionary_of(prompt: Prompt) -> Float[Tensor, "tokens d"]:
+    """The tokens of a prompt that asks for a whole dictionary, its first tokens the examples."""
+    x, tokens = prompt.x, prompt.x_query
+    if len(x) > 1 or len(tokens) > 1 or not torch.equal(tokens[:, : prompt.n], x):
+        raise ValueError(
+            "the prompt must ask for every token of one dictionary, with the examples first, as "
+            f"DictionaryRegression samples it; got examples of shape {list(x.shape)} and queries "
+            f"of shape {list(tokens.shape)}"
+        )
+    return tokens[0]
+
+
 def block_form_forward(
-    q: Float[Tensor, "heads d d"], w: Float[Tensor, "heads tokens"], prompt: DictionaryPrompt
+    q: Float[Tensor, "heads d d"], w: Float[Tensor, "heads tokens"], prompt: Prompt
 ) -> Float[Tensor, "batch tokens"]:
     """The same predictions with every matrix of the transformer written out, as a reference.
 
@@ -111,14 +154,15 @@ def block_form_forward(
     columns, with the label underneath; the label of a query is 0.
     """
     heads, count = w.shape
-    batch, shown, d = len(prompt), prompt.shown, prompt.tokens.shape[1]
-    e = prompt.tokens.new_zeros(batch, d + 1, count)
-    e[:, :d] = prompt.tokens.mT
-    e[:, d, :shown] = prompt.labels
+    batch, shown, d = len(prompt), prompt.n, prompt.d
+    tokens = dictionary_of(prompt)
+    e = tokens.new_zeros(batch, d + 1, count)
+    e[:, :d] = tokens.mT
+    e[:, d, :shown] = prompt.y
     examples = e[:, :, :shown]
     outputs = []
     for h in range(heads):
-        value = torch.cat([torch.zeros_like(prompt.tokens), w[h].unsqueeze(1)], dim=1)  # [K, d + 1]
+        value = torch.cat([torch.zeros_like(tokens), w[h].unsqueeze(1)], dim=1)  # [K, d + 1]
         key_query = nn.functional.pad(q[h], (0, 1, 0, 1))  # [d + 1, d + 1]
         scores = examples.mT @ key_query @ e  # [batch, shown, tokens]
         outputs.append(value @ examples @ scores.softmax(dim=1))

@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.tasks import DictionaryPrompt
+from innerloop.algorithms.learner import example_by_example
+from innerloop.models.dictionary_attention import dictionary_curve
+from innerloop.prompt import Prompt
 
 
 class EncoderLayer(nn.Module):
@@ -53,7 +55,8 @@ class DictionaryEncoder(nn.Module):
 
     Token k enters as (v_k, y_k, 1) if its label is shown and as (v_k, 0, 0) if not, through one
     linear map to `width` coordinates; after the layers another linear map reads its prediction.
-    There are no positions: a token is known by its v_k. Yang 2024, section 4, trains "a standard
+    There are no positions: a token is known by its v_k. Queries that are no dictionary, the
+    examples first, are answered each as if it were alone. Yang 2024, section 4, trains "a standard
     4-layer transformer" with width 256 and hidden 512 and does not say how labels enter or where
     predictions are read; this is our choice. Unlike `DictionaryAttention`, it is not linear in the
     labels.
@@ -98,27 +101,47 @@ class DictionaryEncoder(nn.Module):
                 nn.init.xavier_uniform_(module.weight, generator=generator)
                 nn.init.zeros_(module.bias)
 
-    def forward(self, prompt: DictionaryPrompt) -> Float[Tensor, "batch tokens"]:
-        return self.read(self.layers(self.embed(self._inputs(prompt)))).squeeze(-1)
+    def forward(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        self._require(prompt)
+        if _is_dictionary(prompt):
+            return self._read(prompt.x_query, prompt.y)  # examples enter once, as examples
+        each = prompt.each_query()
+        parts = (t.expand(len(each), -1, -1) for t in (each.x, each.x_query))
+        return self._read(torch.cat(list(parts), dim=1), each.y)[:, -1].view_as(prompt.y_query)
 
-    def _inputs(self, prompt: DictionaryPrompt) -> Float[Tensor, "batch tokens inputs"]:
-        """(v_k, label or 0, 1 if it is shown or 0), for every token of every prompt."""
-        tokens, labels = prompt.tokens, prompt.labels
+    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+        """Of a dictionary, all tokens are asked for at every length, as in training."""
+        if _is_dictionary(prompt):
+            return dictionary_curve(self, prompt)
+        return example_by_example(self, prompt)
+
+    def _read(
+        self, tokens: Float[Tensor, "#batch position d"], labels: Float[Tensor, "batch n"]
+    ) -> Float[Tensor, "batch position"]:
+        """The prediction for every token, from (v, label, 1) of the first n and (v, 0, 0) of the
+        others."""
+        given = torch.stack([labels, torch.ones_like(labels)], dim=-1)  # [batch, n, 2]
+        given = nn.functional.pad(given, (0, 0, 0, tokens.shape[1] - labels.shape[1]))
+        inputs = torch.cat([tokens.expand(len(labels), -1, -1), given], dim=-1)
+        return self.read(self.layers(self.embed(inputs))).squeeze(-1)
+
+    def _require(self, prompt: Prompt) -> None:
         expected, dtype = self.embed.in_features - 2, self.embed.weight.dtype
-        if tokens.shape[1] != expected:
+        if prompt.d != expected:
             raise ValueError(
                 f"tokens must have the {expected} coordinates that the encoder was made for, got "
-                f"{tokens.shape[1]}"
+                f"{prompt.d}"
             )
-        if labels.dtype != dtype or tokens.dtype != dtype:
+        if prompt.y.dtype != dtype:
             raise ValueError(
-                f"the prompt must have the dtype {dtype} of the encoder, got {tokens.dtype} tokens "
-                f"and {labels.dtype} labels"
+                f"the prompt must have the dtype {dtype} of the encoder, got {prompt.y.dtype}"
             )
-        hidden = len(tokens) - prompt.shown
-        given = torch.stack([labels, torch.ones_like(labels)], dim=-1)  # [batch, shown, 2]
-        given = nn.functional.pad(given, (0, 0, 0, hidden))  # [batch, tokens, 2]
-        return torch.cat([tokens.expand(len(prompt), -1, -1), given], dim=-1)
+
+
+def _is_dictionary(prompt: Prompt) -> bool:
+    """Whether the first queries are the examples; without examples, no query is one of them."""
+    x, asked, n = prompt.x, prompt.x_query, prompt.n
+    return n > 0 and len(x) == len(asked) and torch.equal(asked[:, :n], x)
 
 
 def _linear(inputs: int, outputs: int, dtype: torch.dtype) -> nn.Linear:

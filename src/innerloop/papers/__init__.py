@@ -9,13 +9,12 @@ from innerloop.papers.registry import (
     FigureData,
     Paper,
     Table,
-    UnknownIdError,
     claim,
     entries,
     figure,
     select,
 )
-from innerloop.papers.reproduce import Result, as_csv, found, reproduce
+from innerloop.papers.reproduce import Result, all_found, found, reproduce
 from innerloop.papers.verdict import Check, Correction, Outcome, Scale, Verdict
 
 __all__ = [
@@ -31,9 +30,8 @@ __all__ = [
     "Result",
     "Scale",
     "Table",
-    "UnknownIdError",
     "Verdict",
-    "as_csv",
+    "all_found",
     "claim",
     "entries",
     "figure",

@@ -1,43 +1,38 @@
-"""Claims and figures measured by several processes, each on one thread.
-
-One thread each, because the matrices are small, and because a number should not depend on how many
-processes measured its neighbours.
-"""
+"""Claims and figures measured by several processes."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from innerloop.papers.registry import Entry, select
-from innerloop.papers.reproduce import Result, found, reproduce
+from innerloop.papers.reproduce import Result, reproduce, without_measurement
+from innerloop.papers.stored import Record
 from innerloop.papers.verdict import Scale
 from innerloop.runs import RunStore
-
-Job = tuple[list[str], Scale, Path]
+from innerloop.workers import Lost, call_for_each
 
 
 def measure_all(
-    chosen: Sequence[Entry], scale: Scale, store: RunStore, *, workers: int
-) -> Iterator[Result]:
-    """Measures every entry now, and yields each result when it is there."""
-    jobs: list[Job] = [(ids, scale, store.root) for ids in _groups(chosen)]
+    chosen: Sequence[Entry], scale: Scale, store: RunStore, *, workers: int, threads: int = 1
+) -> Generator[Result, None, None]:
+    """Measures every entry now, and yields each result when it is there.
+
+    What raises, or has its process killed, is a result too: one that says so. Closing the iterator
+    ends the processes.
+    """
     entries = {entry.id: entry for entry in chosen}
-    # Fresh processes: a fork of one that has used torch's threads may hang.
-    context = multiprocessing.get_context("spawn")
-    with _inherited():
-        pool = context.Pool(min(workers, len(jobs)))
-    with pool:
-        for ids in pool.imap_unordered(_measure, jobs):
-            for id in ids:
-                result = found(entries[id], scale, store)
-                assert result is not None, f"{id} was measured but not saved"
-                yield replace(result, from_disk=False)
+    measure = partial(_measure, scale, store.root)
+    groups = _groups(chosen)
+    with closing(call_for_each(measure, groups, workers=workers, threads=threads)) as measured:
+        for id, record in measured:
+            if isinstance(record, Lost):
+                sentence = f"the process that measured it {record.how} twice"
+                yield without_measurement(entries[id], scale, sentence)
+            else:
+                yield Result.from_record(entries[id], scale, record)
 
 
 def _groups(chosen: Sequence[Entry]) -> list[list[str]]:
@@ -50,30 +45,6 @@ def _groups(chosen: Sequence[Entry]) -> list[list[str]]:
     return list(groups.values())
 
 
-@contextmanager
-def _inherited() -> Iterator[None]:
-    """What processes started here begin with.
-
-    One thread, in torch as in the libraries below NumPy and SciPy. Ctrl-C ignored: it is for the
-    parent, which ends them.
-    """
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _measure(job: Job) -> list[str]:
-    ids, scale, root = job
-    for entry in select(ids):
-        reproduce(entry, scale, RunStore(root), force=True)
-    return ids
+def _measure(scale: Scale, root: Path, id: str) -> Record:
+    (entry,) = select([id])
+    return reproduce(entry, scale, RunStore(root), force=True).as_record()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure as Picture
-
+from innerloop.index import choose
 from innerloop.papers.verdict import Scale, Verdict
+
+if TYPE_CHECKING:  # slow to import, and needed only by what draws
+    from matplotlib.figure import Figure as Picture
 
 Table = Mapping[str, Sequence[float | int | str]]
 """Named columns of equal length."""
@@ -134,14 +138,9 @@ def _add(entry: Entry) -> None:
     _ENTRIES[entry.id] = entry
 
 
-class UnknownIdError(ValueError):
-    """No claim, figure or paper has this id."""
-
-
 def entries() -> dict[str, Entry]:
     """Every claim and figure by id: paper by paper, claims first."""
-    for key in PAPERS:
-        importlib.import_module(f"innerloop.papers.{key}")
+    check_papers()
     order = [(key, kind) for key in PAPERS for kind in ("claim", "figure")]
     ranked = sorted(
         _ENTRIES.values(), key=lambda entry: order.index((entry.id.split("/")[0], entry.kind))
@@ -149,20 +148,38 @@ def entries() -> dict[str, Entry]:
     return {entry.id: entry for entry in ranked}
 
 
+class IncompletePaperError(ValueError):
+    """Claims would be missing without a word."""
+
+
+def check_papers(folder: Path = Path(__file__).parent, package: str = __package__) -> None:
+    """Imports every paper, and refuses one whose claims would be missing.
+
+    Args:
+        folder: has a folder for each paper, named by its key.
+        package: the package that this folder is.
+    """
+    own = {path.parent.name for path in folder.glob("*/__init__.py")}
+    for key in own - PAPERS.keys():
+        raise IncompletePaperError(
+            f"the folder {folder / key} is of no paper: registry.PAPERS has no key {key!r}"
+        )
+    for key in PAPERS:
+        if key not in own:
+            raise IncompletePaperError(
+                f"the paper {key!r} of registry.PAPERS has no folder {folder / key} with an "
+                "__init__.py"
+            )
+        imported = importlib.import_module(f"{package}.{key}")
+        for path in sorted((folder / key).glob("*.py")):
+            if path.stem != "__init__" and f"{imported.__name__}.{path.stem}" not in sys.modules:
+                raise IncompletePaperError(
+                    f"{path} is imported neither by the __init__.py beside it nor by what that "
+                    "imports: its claims and figures would be missing"
+                )
+
+
 def select(ids: Iterable[str]) -> list[Entry]:
     """The entries with these ids; a paper's key stands for all of its own, no id for everything."""
     known = entries()
-    wanted = list(ids)
-    if not wanted:
-        return list(known.values())
-    chosen: dict[str, Entry] = {}
-    for id in wanted:
-        matches = {key: e for key, e in known.items() if key == id or key.split("/")[0] == id}
-        if not matches:
-            candidates = [*known, *PAPERS]
-            near = difflib.get_close_matches(id, candidates, n=3, cutoff=0.4)
-            near += [key for key in candidates if id in key and key not in near][: 3 - len(near)]
-            hint = f"the nearest are {', '.join(near)}" if near else "see `innerloop list`"
-            raise UnknownIdError(f"no claim, figure or paper is called {id!r}; {hint}")
-        chosen |= matches
-    return list(chosen.values())
+    return [known[id] for id in choose(ids, known)]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import textwrap
 import time
+import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from innerloop.papers.registry import Entry, Figure, FigureData, Table
-from innerloop.papers.verdict import Check, Correction, Outcome, Scale, Verdict
-from innerloop.runs import RunStore, read_json, write_atomic
+import torch
+
+from innerloop.papers.dependencies import code_behind
+from innerloop.papers.registry import Entry, Figure, FigureData, Table, entries
+from innerloop.papers.stored import Contents, Damaged, Record, sealed, unsealed
+from innerloop.papers.verdict import Outcome, Scale, Verdict
+from innerloop.runs import OutputError, RunStore, read_json, write_atomic
+from innerloop.tables import as_csv
 
 
 @dataclass(frozen=True)
@@ -49,75 +55,105 @@ class Result:
             "control": {check.quantity: check.control for check in checks},
             "tolerance": {check.quantity: check.tolerance for check in checks},
             "why": "; ".join(dict.fromkeys(check.why for check in checks)),
+            "error": self.verdict.error,
             "seconds": round(self.seconds, 3),
         }
+
+    def as_record(self) -> Record:
+        """All of it, as it is kept on disk."""
+        contents = Contents(self.verdict, self.seconds, self.caption, self.tables)
+        return {"id": self.id, "scale": str(self.scale), **contents.as_record()}
+
+    @classmethod
+    def from_record(
+        cls, entry: Entry, scale: Scale, record: Record, *, from_disk: bool = False
+    ) -> Result:
+        if (record.get("id"), record.get("scale")) != (entry.id, str(scale)):
+            raise Damaged(f"not the result of {entry.id} at scale {scale}")
+        contents = Contents.of(record)
+        return cls(
+            entry,
+            scale,
+            contents.verdict,
+            contents.seconds,
+            contents.caption,
+            contents.tables,
+            from_disk,
+        )
 
 
 def found(entry: Entry, scale: Scale, store: RunStore) -> Result | None:
     """The result that the same code left on disk, if there is one."""
-    return _load(entry, scale, store.folder({"id": entry.id, "scale": str(scale)}))
+    content = read_json(_folder(entry, scale, store) / "result.json")
+    try:
+        return Result.from_record(entry, scale, unsealed(content), from_disk=True)
+    except (Damaged, RecursionError):  # nothing there, or not what was written: measure again
+        return None
+
+
+def all_found(scale: Scale, store: RunStore) -> dict[str, Result]:
+    """Every result of this scale that the present code left on disk, by id."""
+    results = {id: found(entry, scale, store) for id, entry in entries().items()}
+    return {id: result for id, result in results.items() if result is not None}
 
 
 def reproduce(entry: Entry, scale: Scale, store: RunStore, *, force: bool = False) -> Result:
-    """The result of this entry: from disk if the same code made it before, measured now if not."""
-    folder = store.folder({"id": entry.id, "scale": str(scale)})
-    if not force and (saved := _load(entry, scale, folder)) is not None:
+    """The result of this entry: from disk if the same code made it before, measured now if not.
+
+    An entry that raises has a result too, with the outcome *error*. It is not kept, so that the
+    entry is measured again next time; the traceback is, in error.txt.
+    """
+    if not force and (saved := found(entry, scale, store)) is not None:
         return saved
+    folder = _folder(entry, scale, store)
     start = time.perf_counter()
-    if isinstance(entry, Figure):
-        data = entry.compute(scale)
-    else:
-        data = FigureData({}, "", entry.check(scale))
-    seconds = time.perf_counter() - start
-    result = Result(entry, scale, data.verdict, seconds, data.caption, data.tables)
-    _save(result, folder)
-    # What is returned is what a later run will read: one path, whether measured or found.
-    measured = _load(entry, scale, folder)
-    assert measured is not None
-    return replace(measured, from_disk=False)
+    try:
+        if isinstance(entry, Figure):
+            data = entry.compute(scale)
+        else:
+            data = FigureData({}, "", entry.check(scale))
+        seconds = time.perf_counter() - start
+        result = Result(entry, scale, data.verdict, seconds, data.caption, data.tables)
+        return _save(result, folder)
+    except Exception as error:
+        with suppress(OSError):
+            write_atomic(folder / "error.txt", traceback.format_exc())
+        return without_measurement(
+            entry, scale, _sentence(error), seconds=time.perf_counter() - start
+        )
 
 
-def _save(result: Result, folder: Path) -> None:
+def without_measurement(entry: Entry, scale: Scale, error: str, *, seconds: float = 0.0) -> Result:
+    """The result of an entry that could not be measured, for the reason in this sentence."""
+    return Result(entry, scale, Verdict([], error=error), seconds)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OutputError):
+        return f"it could not be saved: {error}"
+    message = textwrap.shorten(str(error), 300, placeholder=" ...") or "no message"
+    return f"{type(error).__name__}: {message}"
+
+
+def _folder(entry: Entry, scale: Scale, store: RunStore) -> Path:
+    """Named by all that the result depends on."""
+    function = entry.compute if isinstance(entry, Figure) else entry.check
+    return store.folder(
+        {
+            "id": entry.id,
+            "scale": str(scale),
+            "code": code_behind(function),
+            "torch": torch.__version__,
+        }
+    )
+
+
+def _save(result: Result, folder: Path) -> Result:
+    """Writes it, and returns what a later run will read: one path, whether measured or found."""
     for name, table in result.tables.items():
         write_atomic(folder / f"{name}.csv", as_csv(table))
-    record = {
-        "id": result.id,
-        "scale": str(result.scale),
-        "seconds": result.seconds,
-        "caption": result.caption,
-        "tables": {name: {k: list(v) for k, v in t.items()} for name, t in result.tables.items()},
-        "verdict": {
-            "printed": [asdict(check) for check in result.verdict.printed],
-            "corrected": [asdict(check) for check in result.verdict.corrected],
-            "correction": result.verdict.correction and asdict(result.verdict.correction),
-            "settings": dict(result.verdict.settings),
-            "missing": result.verdict.missing,
-        },
-    }
-    write_atomic(folder / "result.json", json.dumps(record, indent=1))
-
-
-def _load(entry: Entry, scale: Scale, folder: Path) -> Result | None:
-    record: Any = read_json(folder / "result.json")
-    try:
-        saved = record["verdict"]
-        verdict = Verdict(
-            [Check(**check) for check in saved["printed"]],
-            [Check(**check) for check in saved["corrected"]],
-            saved["correction"] and Correction(**saved["correction"]),
-            saved["settings"],
-            saved["missing"],
-        )
-        rest = record["seconds"], record["caption"], record["tables"]
-    except (TypeError, KeyError):  # nothing there, or not what `_save` writes: measure again
-        return None
-    return Result(entry, scale, verdict, *rest, from_disk=True)
-
-
-def as_csv(table: Table) -> str:
-    """The table with a header line, numbers in full precision."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    return file.getvalue()
+    text = sealed(result.as_record())
+    read_again = Result.from_record(result.entry, result.scale, unsealed(json.loads(text)))
+    write_atomic(folder / "result.json", text)
+    (folder / "error.txt").unlink(missing_ok=True)
+    return read_again

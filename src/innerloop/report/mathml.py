@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from html import unescape
 from xml.etree import ElementTree
 
 from latex2mathml import exceptions
-from latex2mathml.converter import convert
+from latex2mathml.converter import convert_to_element
 from markupsafe import Markup
 
 from innerloop.report.mathml_core import repair
@@ -31,6 +32,18 @@ DELIMITERS = {
 }
 """What may follow \\bigl and its kin; latex2mathml passes these on as they are."""
 
+# fmt: off
+ATTRIBUTES = frozenset({
+    "accent", "columnalign", "columnlines", "columnspacing", "depth", "display", "displaystyle",
+    "fence", "form", "height", "largeop", "linebreak", "linethickness", "lspace", "mathbackground",
+    "mathcolor", "mathsize", "mathvariant", "maxsize", "minsize", "movablelimits", "notation",
+    "rowlines", "rowspacing", "rspace", "scriptlevel", "separator", "stretchy", "voffset", "width",
+})
+# fmt: on
+"""What a formula may say of its elements; \\href, \\class and \\style would say more."""
+
+# latex2mathml writes letters beyond ASCII so, and escapes nothing else.
+_REFERENCE = re.compile(r"&#x[0-9A-Fa-f]+;")
 # latex2mathml's errors share no base class; the others are what its parser lets through.
 _REFUSALS: tuple[type[Exception], ...] = (
     *(error for error in vars(exceptions).values() if isinstance(error, type)),
@@ -48,23 +61,25 @@ class FormulaError(ValueError):
 @cache
 def to_mathml(latex: str) -> Markup:
     """The formula as a <math> element, safe to put in a page; its LaTeX is the alternative text."""
-    try:
-        root = ElementTree.fromstring(_converted(latex))
-    except ElementTree.ParseError as error:
-        raise _refusal(latex, "an & stands outside a matrix, cases or align*") from error
+    root = _converted(latex)
+    # In an HTML page the namespace is implied, and left out nothing in the page looks like an
+    # address.
+    del root.attrib["xmlns"]
     for element in root.iter():
-        # In an HTML page the namespace is implied, and left out nothing in the page looks like
-        # an address.
-        element.tag = element.tag.rpartition("}")[2]
+        text = element.text or ""
+        if text == "&" and element.tag != "mtext":
+            raise _refusal(latex, "an & stands outside a matrix, cases or align*")
+        element.text = _REFERENCE.sub(lambda match: unescape(match[0]), text) or None
         if "minsize" in element.attrib:
-            element.text = DELIMITERS.get(element.text or "", element.text)
+            element.text = DELIMITERS.get(text, element.text)
     _check(root, latex)
     repair(root)
     root.set("alttext", latex)
     return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=False))
 
 
-def _converted(latex: str) -> str:
+def _converted(latex: str) -> ElementTree.Element:
+    """The tree of latex2mathml, never its text, in which the contents of \\text are not escaped."""
     if not latex.strip():
         raise _refusal(latex, "it is empty")
     for name in re.findall(r"\\begin\{(.*?)\}", latex):
@@ -83,20 +98,22 @@ def _converted(latex: str) -> str:
     latex = re.sub(r"\\mathrm\{(\w)\}", r"{\\mathrm \1}", latex)
     latex = latex.replace(":=", r"\coloneqq ")
     try:
-        return convert(latex, display="block")
+        return convert_to_element(latex, display="block")
     except _REFUSALS as error:
         reason = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__.removesuffix("Error"))
         raise _refusal(latex, reason.lower()) from error
 
 
 def _check(root: ElementTree.Element, latex: str) -> None:
-    """Finds what latex2mathml could not read and passed on as if it were a symbol."""
+    """Finds what latex2mathml could not read and passed on, or what reaches beyond a formula."""
     for element in root.iter():
         text = element.text or ""
         if text.startswith("\\") and element.tag != "mtext":
             raise _refusal(latex, f"the command {text} is not known")
         if element.tag in ARITY and len(element) != ARITY[element.tag]:
             raise _refusal(latex, "a fraction, root or index lacks a part")
+        if unknown := sorted(element.attrib.keys() - ATTRIBUTES):
+            raise _refusal(latex, f"it sets {unknown[0]!r}, which is not for a formula to set")
 
 
 def _refusal(latex: str, reason: str) -> FormulaError:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from innerloop.papers.findings import findings
 from innerloop.papers.registry import PAPERS, Claim, Figure, Paper
-from innerloop.papers.reproduce import Result, as_csv
+from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Outcome
 from innerloop.report import number_format
 from innerloop.report.mathml import FormulaError, to_mathml
 from innerloop.report.plot_style import drawn
 from innerloop.report.prose import prose
 from innerloop.report.provenance import provenance
-from innerloop.runs import writable_folder, write_atomic
+from innerloop.runs import OutputError, writable_folder, write_atomic
+from innerloop.tables import as_csv
 
 WIDE = 1.8
 """Figures wider than this many times their height take the whole column."""
@@ -28,6 +30,7 @@ MEANINGS = {
     Outcome.CORRECTED: "the statement as printed is off; in its corrected form it holds",
     Outcome.FAILS: "a measured number is outside its tolerance",
     Outcome.INCONCLUSIVE: "the scale gave too little, or the control could not be told apart",
+    Outcome.ERROR: "it could not be measured, and the sentence beside it says why",
 }
 
 
@@ -70,25 +73,23 @@ def write_report(
 
     `command` is what a reader types, before an id and options, to measure again.
     """
-    sections = _sections(results)
+    _sections(results)
     _check_formulas(results)
     writable_folder(folder)
-    figures = {
-        result.id: _write_figure(result.entry, result, folder)
-        for result in results
-        if isinstance(result.entry, Figure)
-    }
+    figures, results = _write_figures(results, folder)
+    sections = _sections(results)
     page = folder / "index.html"
     write_atomic(
         page,
         _environment()
         .get_template("template.html")
         .render(
+            findings=findings(results),
             sections=sections,
             figures=figures,
             corrections=_corrections(sections),
             counts=Counter(result.outcome for result in results),
-            meanings=MEANINGS,
+            meanings=_meanings(results),
             scales=" and ".join(dict.fromkeys(str(result.scale) for result in results)),
             seconds=sum(result.seconds for result in results),
             provenance=provenance(),
@@ -96,6 +97,12 @@ def write_report(
         ),
     )
     return page
+
+
+def _meanings(results: Sequence[Result]) -> dict[Outcome, str]:
+    """What each outcome means; errors are spoken of only where there are any."""
+    errors = any(result.outcome == Outcome.ERROR for result in results)
+    return {o: words for o, words in MEANINGS.items() if o != Outcome.ERROR or errors}
 
 
 def needs_correction(result: Result) -> bool:
@@ -143,10 +150,28 @@ def _check_formulas(results: Sequence[Result]) -> None:
                 raise FormulaError(f"{result.id}: {error}") from error
 
 
+def _write_figures(
+    results: Sequence[Result], folder: Path
+) -> tuple[dict[str, FigureFiles], list[Result]]:
+    """Draws what can be drawn; a figure that cannot be is an error on the page, not its end."""
+    figures, shown = {}, []
+    for result in results:
+        if isinstance(result.entry, Figure) and result.outcome != Outcome.ERROR:
+            try:
+                figures[result.id] = _write_figure(result.entry, result, folder)
+            except OutputError:
+                raise
+            except Exception as error:  # whatever a paper's drawing may raise
+                sentence = f"measured, but not drawn: {type(error).__name__}: {error}"
+                result = replace(result, verdict=replace(result.verdict, error=sentence))
+        shown.append(result)
+    return figures, shown
+
+
 def _write_figure(entry: Figure, result: Result, folder: Path) -> FigureFiles:
     name = result.id.replace("/", "-")
-    drawing = drawn(entry.draw, result.tables)
     path = f"figures/{name}.svg"
+    drawing = drawn(entry.draw, result.tables, kept=folder / path)
     write_atomic(folder / path, drawing.svg)
     downloads = []
     for table_name, table in result.tables.items():

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 from cycler import cycler
 from matplotlib.figure import Figure as Picture
 from matplotlib.style import context
 
 from innerloop.papers.registry import Table
+from innerloop.runs import code_version
+
+Draw = Callable[[Mapping[str, Table]], Picture]
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9", "#333333")
 """Okabe and Ito's colours, told apart under every common colour blindness; the two that are
@@ -76,19 +84,50 @@ def plot_style() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure as SVG, with its shape."""
+    """A figure as SVG."""
 
     svg: str
-    aspect: float
-    """Width over height."""
+
+    @property
+    def aspect(self) -> float:
+        """Width over height."""
+        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)
+        assert box is not None, "every SVG of matplotlib has a viewBox"
+        return float(box[1]) / float(box[2])
 
 
-def drawn(draw: Callable[[Mapping[str, Table]], Picture], tables: Mapping[str, Table]) -> Drawing:
-    """What `draw` makes of the tables; the same tables give the same characters."""
+def drawn(draw: Draw, tables: Mapping[str, Table], *, kept: Path | None = None) -> Drawing:
+    """What `draw` makes of the tables; the same tables give the same characters.
+
+    A drawing takes about a second, and a report has twenty: if the file `kept` holds what the same
+    code made of the same tables, that is the drawing.
+    """
+    origin = _origin(draw, tables)
+    if kept is not None and (svg := _svg_from(kept, origin)) is not None:
+        return Drawing(svg)
     with plot_style():
         picture = draw(tables)
-        width, height = picture.get_size_inches()
         file = io.StringIO()
         # No date and no version: two reports of the same numbers are then equal, file by file.
-        picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return Drawing(file.getvalue(), float(width / height))
+        metadata = {"Date": None, "Creator": None, "Identifier": origin}
+        picture.savefig(file, format="svg", metadata=metadata)
+    return Drawing(file.getvalue())
+
+
+def _origin(draw: Draw, tables: Mapping[str, Table]) -> str:
+    """A hash of all that a drawing depends on: numbers, the code that draws, matplotlib."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    code = f"{draw.__module__}.{draw.__qualname__} of {code_version()}"
+    for part in (code, matplotlib.__version__, json.dumps(tables, default=list)):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def _svg_from(path: Path, origin: str) -> str | None:
+    """The drawing at this path, if it is there, whole and of this origin."""
+    try:
+        svg = path.read_text() if path.is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        return None
+    whole = svg.rstrip().endswith("</svg>") and "viewBox" in svg
+    return svg if whole and f"<dc:identifier>{origin}</dc:identifier>" in svg else None

@@ -1,46 +1,81 @@
 """Tasks: distributions over prompts."""
 
-from innerloop.tasks.linear import LinearRegression
-from innerloop.tasks.representation import (
+from innerloop.tasks.covariates import (
+    Covariates,
+    Exponential,
+    GaussianCovariates,
+    ScaledCovariates,
+)
+from innerloop.tasks.dictionary import (
     Coefficients,
-    DictionaryPrompt,
     DictionaryRegression,
     GaussianCoefficients,
     SphericalCoefficients,
     TabulatedCoefficients,
 )
+from innerloop.tasks.functions import (
+    Functions,
+    LinearFunctions,
+    SparseLinearFunctions,
+    TransformedFunctions,
+)
+from innerloop.tasks.linear import LinearRegression, gaussian_linear
+from innerloop.tasks.moving import moved
+from innerloop.tasks.queries import (
+    ContextQueries,
+    FreshQueries,
+    OrthogonalQueries,
+    OtherQueries,
+    Queries,
+)
+from innerloop.tasks.regression import Regression, law_of
 from innerloop.tasks.shifts import (
-    Exponential,
-    InContextQuery,
-    NonlinearLabels,
-    OrthogonalQuery,
-    OtherQuery,
-    RandomCovariance,
     with_covariance,
     with_noise,
+    with_orthogonal_query,
+    with_query_covariance,
+    with_query_in_context,
+    with_random_covariance,
+    with_response,
     with_rotated_covariates,
     with_scaled_covariates,
     with_scaled_weights,
 )
-from innerloop.tasks.task import Task
+from innerloop.tasks.task import NoClosedForm, Task
 
 __all__ = [
     "Coefficients",
-    "DictionaryPrompt",
+    "ContextQueries",
+    "Covariates",
     "DictionaryRegression",
     "Exponential",
+    "FreshQueries",
+    "Functions",
     "GaussianCoefficients",
-    "InContextQuery",
+    "GaussianCovariates",
+    "LinearFunctions",
     "LinearRegression",
-    "NonlinearLabels",
-    "OrthogonalQuery",
-    "OtherQuery",
-    "RandomCovariance",
+    "NoClosedForm",
+    "OrthogonalQueries",
+    "OtherQueries",
+    "Queries",
+    "Regression",
+    "ScaledCovariates",
+    "SparseLinearFunctions",
     "SphericalCoefficients",
     "TabulatedCoefficients",
     "Task",
+    "TransformedFunctions",
+    "gaussian_linear",
+    "law_of",
+    "moved",
     "with_covariance",
     "with_noise",
+    "with_orthogonal_query",
+    "with_query_covariance",
+    "with_query_in_context",
+    "with_random_covariance",
+    "with_response",
     "with_rotated_covariates",
     "with_scaled_covariates",
     "with_scaled_weights",

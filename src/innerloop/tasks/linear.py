@@ -1,15 +1,22 @@
-"""Linear regression: a fresh linear function for every prompt."""
+"""Linear regression with Gaussian covariates: the composition that theory knows in closed form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.prompt import Prompt
+from innerloop.tasks.checks import require_at_least, require_covariance, require_not_negative
+from innerloop.tasks.covariates import GaussianCovariates
+from innerloop.tasks.functions import LinearFunctions
+from innerloop.tasks.queries import FreshQueries
+from innerloop.tasks.regression import Regression, law_of
+from innerloop.tasks.task import NoClosedForm
 
 
 @dataclass(frozen=True)
@@ -23,9 +30,9 @@ class LinearRegression:
     the covariance (see `with_inverse_prior`).
 
     Attributes:
-        covariance: of x; symmetric positive definite.
+        covariance: of x; symmetric, positive definite or, where only sampling needs it, singular.
         n: examples in a prompt, not counting the query.
-        weight_covariance: of w; symmetric positive definite. None is the identity.
+        weight_covariance: of w; symmetric positive semi-definite. None is the identity.
         noise_std: standard deviation of the label noise, not its variance.
     """
 
@@ -35,9 +42,9 @@ class LinearRegression:
     noise_std: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_covariance("covariance", self.covariance)
+        require_covariance("covariance", self.covariance, singular=True)
         if self.weight_covariance is not None:
-            _require_covariance("weight_covariance", self.weight_covariance)
+            require_covariance("weight_covariance", self.weight_covariance, singular=True)
             if self.weight_covariance.shape != self.covariance.shape:
                 raise ValueError(
                     f"weight_covariance must have the shape {list(self.covariance.shape)} of "
@@ -48,24 +55,23 @@ class LinearRegression:
                     f"weight_covariance must have the dtype {self.covariance.dtype} of covariance, "
                     f"got {self.weight_covariance.dtype}"
                 )
-        if self.n < 1:
-            raise ValueError(f"n must be at least 1 example, got {self.n}")
-        if not 0 <= self.noise_std < float("inf"):
-            raise ValueError(f"noise_std must be finite and not negative, got {self.noise_std}")
+        require_at_least("n", self.n, 1)
+        require_not_negative("noise_std", self.noise_std)
 
     @classmethod
-    def isotropic(cls, d: int, n: int, noise_std: float = 0.0) -> LinearRegression:
-        """Covariates and weights both from N(0, I_d), in float64."""
-        if d < 1:
-            raise ValueError(f"d must be at least 1, got {d}")
-        return cls(torch.eye(d, dtype=torch.float64), n, noise_std=noise_std)
+    def isotropic(
+        cls, d: int, n: int, noise_std: float = 0.0, *, dtype: torch.dtype = torch.float64
+    ) -> LinearRegression:
+        """Covariates and weights both from N(0, I_d)."""
+        require_at_least("d", d, 1)
+        return cls(torch.eye(d, dtype=dtype), n, noise_std=noise_std)
 
     @classmethod
     def with_inverse_prior(
         cls, covariance: Float[Tensor, "d d"], n: int, noise_std: float = 0.0
     ) -> LinearRegression:
         """w ~ N(0, covariance^-1): every direction of x carries equally much of the label."""
-        _require_covariance("covariance", covariance)
+        require_covariance("covariance", covariance)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         return cls(covariance, n, (inverse + inverse.mT) / 2, noise_std)
 
@@ -94,57 +100,71 @@ class LinearRegression:
             return torch.eye(self.d).to(self.covariance)
         return self.weight_covariance
 
+    @cached_property
+    def definite(self) -> bool:
+        """Whether x reaches every direction: the covariance is not singular."""
+        _, failed = torch.linalg.cholesky_ex(self.covariance)
+        return not failed.item()
+
+    @cached_property
+    def law(self) -> Regression:
+        """The same as a composition of parts; a subclass states no law unless it says so itself."""
+        if type(self) is not LinearRegression:
+            raise NoClosedForm(
+                f"{type(self).__name__} is a subclass of LinearRegression and may sample anything: "
+                "nothing exact is known of it unless it gives itself a property `law`"
+            )
+        return self._composition
+
+    @cached_property
+    def _composition(self) -> Regression:
+        return Regression(
+            GaussianCovariates(self.covariance),
+            LinearFunctions(self.prior),
+            self.n,
+            FreshQueries(),
+            self.noise_std,
+        )
+
     def sample_weights(self, batch: int, *, generator: torch.Generator) -> Float[Tensor, "batch d"]:
-        normal = self._normal(generator, batch, self.d)
-        if self.weight_covariance is None:
-            return normal
-        return normal @ torch.linalg.cholesky(self.weight_covariance).mT
+        return LinearFunctions(self.prior).draw_weights(batch, generator=generator)
 
     def sample_covariates(
         self, batch: int, count: int, *, generator: torch.Generator
     ) -> Float[Tensor, "batch count d"]:
-        root = torch.linalg.cholesky(self.covariance)
-        return self._normal(generator, batch, count, self.d) @ root.mT
+        return GaussianCovariates(self.covariance).draw(batch, count, generator=generator)
 
     def sample(self, batch: int, *, generator: torch.Generator) -> Prompt:
-        w = self.sample_weights(batch, generator=generator)
-        x = self.sample_covariates(batch, self.n + 1, generator=generator)
-        return self.prompt(w, x[:, :-1], x[:, -1], generator=generator)
-
-    def prompt(
-        self,
-        w: Float[Tensor, "batch d"],
-        x: Float[Tensor, "batch n d"],
-        x_query: Float[Tensor, "batch d"],
-        response: Callable[[Tensor], Tensor] = lambda s: s,
-        *,
-        generator: torch.Generator,
-    ) -> Prompt:
-        """These covariates with the labels response(<w, x>), noise added to the examples' only."""
-        examples = response((x @ w.unsqueeze(-1)).squeeze(-1))
-        if self.noise_std > 0:
-            noise = self._normal(generator, *examples.shape)
-            examples = examples + self.noise_std * noise
-        return Prompt(x, examples, x_query=x_query, y_query=response((x_query * w).sum(-1)))
-
-    def _normal(self, generator: torch.Generator, *shape: int) -> Tensor:
-        like = self.covariance
-        return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+        return self._composition.sample(batch, generator=generator)
 
 
-def _require_covariance(name: str, matrix: Tensor) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
-        raise ValueError(
-            f"{name} must be a [d, d] matrix, got shape {list(matrix.shape)}. "
-            "For independent coordinates, pass torch.diag(variances)."
+def gaussian_linear(task: Any) -> LinearRegression:
+    """The task as the Gaussian-linear regression it is by its law; NoClosedForm if it is not one.
+
+    Parts count by their exact type: what merely looks like these may sample something else.
+    """
+    if type(task) is not LinearRegression:
+        task = _as_linear(law_of(task))
+    if not task.definite:
+        raise NoClosedForm(
+            "closed forms need a covariance that is positive definite, got a singular one; "
+            "estimate by sampling"
         )
-    if not matrix.isfinite().all():
-        raise ValueError(f"{name} must be finite, got an entry that is NaN or infinite")
-    asymmetry = (matrix - matrix.mT).abs().max().item()
-    if asymmetry > 1e-6 * matrix.abs().max().item():
-        raise ValueError(f"{name} must be symmetric, got |M - M^T| up to {asymmetry:.3g}")
-    smallest = torch.linalg.eigvalsh(matrix)[0].item()
-    if smallest <= 0:
-        raise ValueError(
-            f"{name} must be positive definite, got a smallest eigenvalue of {smallest:.3g}"
+    return task
+
+
+def _as_linear(law: Regression) -> LinearRegression:
+    covariates, functions, queries = law.covariates, law.functions, law.queries
+    if type(covariates) is not GaussianCovariates or type(functions) is not LinearFunctions:
+        raise NoClosedForm(
+            "closed forms are known for GaussianCovariates with LinearFunctions, got "
+            f"{type(covariates).__name__} with {type(functions).__name__}; estimate by sampling"
         )
+    if type(queries) is not FreshQueries:
+        raise NoClosedForm(
+            f"this closed form is of a fresh query, got {type(queries).__name__}; estimate by "
+            "sampling"
+        )
+    return LinearRegression(
+        covariates.covariance, law.n, functions.weight_covariance, law.noise_std
+    )

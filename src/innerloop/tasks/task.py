@@ -1,16 +1,30 @@
-"""What every task is."""
+"""What every task is, and how it says what is known of it."""
 
-from typing import Protocol, runtime_checkable
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-
-from innerloop.prompt import Prompt
 
 
 @runtime_checkable
 class Task(Protocol):
-    """A distribution over prompts."""
+    """A distribution over prompts, or over anything else that has `targets`."""
 
-    def sample(self, batch: int, *, generator: torch.Generator) -> Prompt:
+    @property
+    def d(self) -> int:
+        """The dimension of covariates."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Examples in a prompt, not counting queries."""
+        ...
+
+    def sample(self, batch: int, *, generator: torch.Generator) -> Any:
         """`batch` independent prompts; the generator is the only source of randomness."""
         ...
+
+
+class NoClosedForm(ValueError):
+    """No exact value is known here; the message says why, and what to do instead."""

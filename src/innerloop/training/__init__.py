@@ -1,33 +1,41 @@
 """Training: one loop for everything that learns by steps, L-BFGS, and what they minimise."""
 
-from innerloop.training.checkpoints import Checkpoint, CheckpointError
+from innerloop.interrupts import Terminated
+from innerloop.training.checkpoints import Checkpoint, load_weights, read_checkpoint, versions_now
 from innerloop.training.controlled import ControlledWishart
-from innerloop.training.dictionary import DictionaryExact, DictionaryPrompts, two_rates
 from innerloop.training.history import History, Metric
 from innerloop.training.lbfgs import gauss_newton_coordinates, minimise
 from innerloop.training.objectives import Exact, Objective, Prompts, Wishart
 from innerloop.training.parallel import Ensemble, Together
-from innerloop.training.trainer import clip_norm, cosine, train, warmup
+from innerloop.training.schedules import Schedule, cosine, warmup
+from innerloop.training.trainer import Clip, Curriculum, clip_norm, train
+from innerloop.training.weights import CheckpointError, read_weights, save_weights
 
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "Clip",
     "ControlledWishart",
-    "DictionaryExact",
-    "DictionaryPrompts",
+    "Curriculum",
     "Ensemble",
     "Exact",
     "History",
     "Metric",
     "Objective",
     "Prompts",
+    "Schedule",
+    "Terminated",
     "Together",
     "Wishart",
     "clip_norm",
     "cosine",
     "gauss_newton_coordinates",
+    "load_weights",
     "minimise",
+    "read_checkpoint",
+    "read_weights",
+    "save_weights",
     "train",
-    "two_rates",
+    "versions_now",
     "warmup",
 ]

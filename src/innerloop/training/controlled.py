@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from innerloop import theory
-from innerloop.models import (
-    GDPlusPlusWeights,
-    GradientDescentWeights,
-    LinearAttention,
-    ShiftedGradientDescentWeights,
-)
-from innerloop.tasks import LinearRegression
-from innerloop.training.objectives import white_error
+from innerloop.models import LinearAttention
+from innerloop.models.linear_attention.closed_forms import white_error
+from innerloop.models.linear_attention.weights import Ray
+from innerloop.tasks import LinearRegression, Task, gaussian_linear
 
 
 @dataclass(frozen=True)
@@ -41,26 +38,31 @@ class ControlledWishart:
         batch: how many Wishart matrices, each used d times.
     """
 
-    task: LinearRegression
+    task: Task
     batch: int
     control: bool = True
 
+    @cached_property
+    def linear(self) -> LinearRegression:
+        """The task as the regression it is by its law."""
+        return gaussian_linear(self.task)
+
     def __post_init__(self) -> None:
-        white = self.task.covariance @ self.task.prior
+        white = self.linear.covariance @ self.linear.prior
         precision = torch.finfo(white.dtype).eps ** 0.5
-        if not torch.allclose(white, torch.eye(self.task.d).to(white), rtol=0, atol=precision):
+        if not torch.allclose(white, torch.eye(self.linear.d).to(white), rtol=0, atol=precision):
             raise ValueError(
                 "task must have the inverse of its covariance as prior; "
                 "see LinearRegression.with_inverse_prior"
             )
-        if self.task.noise_std > 0:
-            raise ValueError(f"task must be without noise, got noise_std {self.task.noise_std}")
+        if self.linear.noise_std > 0:
+            raise ValueError(f"task must be without noise, got noise_std {self.linear.noise_std}")
 
     def sample(
         self, generator: torch.Generator
     ) -> tuple[Float[Tensor, "samples d d"], Float[Tensor, "batch d"]]:
         """Sample covariances, and the eigenvalues of the white ones they came from."""
-        task, d = self.task, self.task.d
+        task, d = self.linear, self.linear.d
         dtype = task.covariance.dtype
         white = theory.wishart.sample_wishart(
             self.batch, task.n, d, generator=generator, dtype=dtype
@@ -76,35 +78,31 @@ class ControlledWishart:
         self, model: LinearAttention, s: Float[Tensor, "samples d d"]
     ) -> Float[Tensor, "samples d d"]:
         """Matrices whose squared norm is the loss given the sample covariance."""
-        j, _ = _sparse(model).operators(s, model.loops)
-        return white_error(j, self.task)
+        j, _ = model.weights.operators(s, model.loops)
+        return white_error(j, self.linear)
 
     def loss(self, model: LinearAttention, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
         s, eigenvalues = batch
         sampled = self.residuals(model, s).square().sum((-2, -1)).mean()
-        sampled = sampled + self._offset_power(model, s)
+        if self.ray(model).shift is not None:
+            offset = self._white(model.weights.offset(s, model.loops))
+            sampled = sampled + offset.square().sum(-1).mean()
         if not self.control:
             return sampled
         on_ray = self._ray_losses(model, eigenvalues).sum(-1).mean()
         return sampled - on_ray + self.ray_risk(model)
 
-    def ray(self, model: LinearAttention) -> tuple[Tensor, Tensor | None]:
-        """The steps a_l and transforms b_l of the model's projection on the ray."""
-        weights = _sparse(model)
-        if isinstance(weights, ShiftedGradientDescentWeights) and weights.layers > 1:
-            raise ValueError(f"shifts are known for one layer, looped; got {weights.layers} layers")
-        steps = torch.einsum("lij,ji->l", weights.preconditioners, self.task.covariance)
-        steps = (steps / self.task.d).repeat(model.loops)
-        if isinstance(weights, GradientDescentWeights):
-            return steps, None
-        transforms = weights.transforms.diagonal(dim1=-2, dim2=-1).mean(-1)
-        return steps, transforms.repeat(model.loops)
+    def ray(self, model: LinearAttention) -> Ray:
+        """The model's projection on the ray, loops written out."""
+        ray = model.weights.ray(self.linear.covariance)
+        transforms = None if ray.transforms is None else ray.transforms.repeat(model.loops)
+        return replace(ray, steps=ray.steps.repeat(model.loops), transforms=transforms)
 
     def ray_risk(self, model: LinearAttention) -> Float[Tensor, ""]:
         """The exact loss of the projection."""
-        steps, transforms = self.ray(model)
+        ray = self.ray(model)
         spectrum = theory.linear.ray_spectrum(
-            len(steps), self.task.n, self.task.d, transformed=transforms is not None
+            len(ray.steps), self.linear.n, self.linear.d, transformed=ray.transforms is not None
         )
         return spectrum(self._ray_losses(model, spectrum.nodes))
 
@@ -112,31 +110,15 @@ class ControlledWishart:
         self, model: LinearAttention, eigenvalues: Float[Tensor, "*draws nodes"]
     ) -> Float[Tensor, "*draws nodes"]:
         """What every eigenvalue contributes to the loss of the projection."""
-        steps, transforms = self.ray(model)
-        error = theory.linear.ray_error(steps, eigenvalues, transforms)
+        ray = self.ray(model)
+        error = theory.linear.ray_error(ray.steps, eigenvalues, ray.transforms)
         losses = error.square()
-        if isinstance(model.weights, ShiftedGradientDescentWeights):
+        if ray.shift is not None:
             # On the ray the offset is (1 - error) u along each eigenvector, and with the cyclic
             # shifts every eigenvalue meets every direction: |u|^2 counts 1/d for each.
-            power = self._white(model.weights.shifts[0]).square().sum() / self.task.d
+            power = self._white(ray.shift).square().sum() / self.linear.d
             losses = losses + power * (1 - error).square()
         return losses
 
-    def _offset_power(self, model: LinearAttention, s: Float[Tensor, "samples d d"]) -> Tensor:
-        """E |offset|^2 in the white coordinates: what shifts add to the loss."""
-        if not isinstance(model.weights, ShiftedGradientDescentWeights):
-            return s.new_zeros(())
-        return self._white(model.weights.offset(s, model.loops)).square().sum(-1).mean()
-
     def _white(self, vectors: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
-        return vectors @ torch.linalg.cholesky(self.task.covariance)
-
-
-def _sparse(model: nn.Module) -> GradientDescentWeights | GDPlusPlusWeights:
-    weights = getattr(model, "weights", None)
-    if not isinstance(weights, GradientDescentWeights | GDPlusPlusWeights):
-        raise ValueError(
-            "the ray is defined for GradientDescentWeights and GDPlusPlusWeights, "
-            f"got {type(weights).__name__}"
-        )
-    return weights
+        return vectors @ torch.linalg.cholesky(self.linear.covariance)

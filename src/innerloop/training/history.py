@@ -18,10 +18,26 @@ class History:
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
 
-    def record(self, step: int, loss: Tensor, measured: Mapping[str, Any]) -> None:
+    def __post_init__(self) -> None:
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of a history must be equally long, got {lengths}")
+
+    def record(self, step: int, loss: Tensor | float, measured: Mapping[str, Any]) -> None:
         """Adds a row; `measured` is what `measure` read off the same weights."""
-        for name, value in {"step": step, "loss": loss.detach().tolist(), **measured}.items():
+        plain = loss.detach().tolist() if isinstance(loss, Tensor) else loss
+        row = {"step": step, "loss": plain, **measured}
+        self.require_columns(row)
+        for name, value in row.items():
             self.columns.setdefault(name, []).append(value)
+
+    def require_columns(self, names: Mapping[str, Any]) -> None:
+        """Refuses rows of other columns than those there are, if there are any."""
+        if self.columns and self.columns.keys() != names.keys():
+            raise ValueError(
+                f"the history has the columns {', '.join(self.columns)}; "
+                f"rows of {', '.join(names)} do not fit: keep the metrics of the run"
+            )
 
     def extend(self, other: History) -> None:
         """Appends a run that began where this one ended; its steps are counted on from here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch.func import jacrev, vmap
 
 from innerloop.training.functional import functional
 from innerloop.training.history import History, Metric, measure
+from innerloop.training.line_search import Point, strong_wolfe
 
 
 def minimise(
@@ -31,7 +34,8 @@ def minimise(
 
     Stops after `steps` iterations, or earlier when no entry of the gradient exceeds
     `gradient_tolerance`, an iteration lowers the loss by less than `loss_tolerance` times its
-    value, or the line search finds nothing lower.
+    value, or the line search finds nothing lower. A search that meets a value that is not finite
+    has gone too far and steps back; only a start that is not finite is an error.
 
     Args:
         loss: of no arguments; the expected loss, or the loss on one fixed sample.
@@ -40,63 +44,101 @@ def minimise(
             `gauss_newton_coordinates` the loss is nearly round in z.
         metrics: read off the model every `every` iterations, before the iteration, and at the end.
     """
+    for name, number, least in (("steps", steps, 0), ("memory", memory, 1), ("every", every, 1)):
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number}")
     parameters = [p for p in model.parameters() if p.requires_grad]
     start = torch.cat([p.detach().flatten() for p in parameters])
-    z = torch.zeros_like(start, requires_grad=True)
-    # One iteration per call keeps the state between calls, so that every iterate can be recorded.
-    optimizer = torch.optim.LBFGS(
-        [z],
-        lr=1.0,
-        max_iter=1,
-        max_eval=50,  # of the line search; the default would follow max_iter and cut it short
-        history_size=memory,
-        tolerance_grad=gradient_tolerance,
-        tolerance_change=0.0,
-        line_search_fn="strong_wolfe",
-    )
 
     @torch.no_grad()
-    def place() -> None:
+    def place(z: Tensor) -> None:
         moved = start + (z if coordinates is None else coordinates @ z)
         sizes = [p.numel() for p in parameters]
         for parameter, values in zip(parameters, moved.split(sizes), strict=True):
             parameter.copy_(values.view_as(parameter))
 
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []  # (z, loss, gradient) of this step's search
-
-    def closure() -> Tensor:
-        # Every step begins where the last line search ended: no need to evaluate there again.
-        for point, value, gradient in seen:
-            if torch.equal(point, z):
-                z.grad = gradient.clone()
-                return value
-        place()
+    def evaluate(z: Tensor) -> Point:
+        place(z)
         value = loss()
-        if not value.isfinite():
-            raise FloatingPointError(f"the loss became {value.item()} in step {step}")
         gradient = torch.cat([g.flatten() for g in _gradients(value, parameters)])
         gradient = gradient if coordinates is None else coordinates.mT @ gradient
-        z.grad = gradient.clone()
-        seen.append((z.detach().clone(), value.detach(), gradient))
-        return value.detach()
+        return Point(z, value.item(), gradient)
 
-    history, metrics = History(), metrics or {}
-    step, last = 0, float("inf")
+    point = evaluate(torch.zeros_like(start))
+    if not point.finite:
+        what = "gradient" if math.isfinite(point.loss) else "loss"
+        raise FloatingPointError(
+            f"the {what} is not finite at the start, where the loss is {point.loss}; "
+            "start from other weights, such as smaller ones"
+        )
+    curvature, history, metrics = _Curvature(memory), History(), metrics or {}
+    step, last = 0, math.inf
     for step in range(1, steps + 1):
-        before = z.detach().clone()
-        seen = [entry for entry in seen if torch.equal(entry[0], before)]
-        recorded = (step - 1) % every == 0
-        measured = measure(metrics, model) if recorded else {}
-        value = optimizer.step(closure)  # the loss before the step
-        place()
-        if recorded:
-            history.record(step - 1, value, measured)
-        watch(step, value.item())
-        if torch.equal(z, before) or last - value.item() < loss_tolerance * abs(value.item()):
+        before = point
+        if (step - 1) % every == 0:
+            history.record(step - 1, before.loss, measure(metrics, model))
+        if before.gradient.abs().max() > gradient_tolerance:
+            point = _lower(before, evaluate, curvature)
+            place(point.z)
+        watch(step, before.loss)
+        if torch.equal(point.z, before.z):
             break
-        last = value.item()
+        if last - before.loss < loss_tolerance * abs(before.loss):
+            break
+        last = before.loss
     history.record(step, loss(), measure(metrics, model))
     return history
+
+
+def _lower(start: Point, evaluate: Callable[[Tensor], Point], curvature: _Curvature) -> Point:
+    """Where a search along the next direction ends; the start if nothing lower was found."""
+    direction, length = curvature.direction(start.gradient)
+    found = strong_wolfe(evaluate, start, direction, length, evaluations=49)
+    curvature.add(direction * found.length, found.point.gradient - start.gradient)
+    return found.point
+
+
+class _Curvature:
+    """The inverse Hessian as the last steps and changes of the gradient show it.
+
+    The arithmetic is that of torch.optim.LBFGS, so that the iterates are the same.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self.pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=memory)
+        """(step s, change of the gradient y, 1 / <s, y>), oldest first."""
+        self.scale: float | Tensor = 1.0
+        self.begun = False
+
+    def add(self, step: Float[Tensor, " p"], change: Float[Tensor, " p"]) -> None:
+        self.begun = True
+        product = change.dot(step)
+        if product > 1e-10:  # otherwise the loss is not convex between the two points
+            self.pairs.append((step, change, 1.0 / product))
+            self.scale = product / change.dot(change)
+
+    def direction(self, gradient: Float[Tensor, " p"]) -> tuple[Tensor, float | Tensor]:
+        """The step that would be Newton's, and how much of it to try first."""
+        if self.begun:
+            direction = self._newton(gradient)
+            if direction.isfinite().all():
+                return direction, 1.0
+            self.pairs.clear()  # they overflowed: begin anew
+            self.scale = 1.0
+        return -gradient, (1.0 / gradient.abs().sum()).clamp_max(1.0)
+
+    def _newton(self, gradient: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+        """The two-loop recursion (Nocedal & Wright, Algorithm 7.4)."""
+        q = -gradient
+        weights = []
+        for step, change, inverse in reversed(self.pairs):
+            weights.append(step.dot(q) * inverse)
+            q.add_(change, alpha=-weights[-1].item())
+        direction = q * self.scale
+        for (step, change, inverse), weight in zip(self.pairs, reversed(weights), strict=True):
+            weight = weight - change.dot(direction) * inverse
+            direction.add_(step, alpha=weight.item())
+        return direction
 
 
 def gauss_newton_coordinates(

@@ -18,15 +18,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop import theory
-from innerloop.models import (
-    GDPlusPlusWeights,
-    GradientDescentWeights,
-    LinearAttention,
-    ShiftedGradientDescentWeights,
-    SingleLayerWeights,
-)
-from innerloop.prompt import Prompt
-from innerloop.tasks import LinearRegression, Task
+from innerloop.algorithms import answers
+from innerloop.models import LinearAttention
+from innerloop.models.linear_attention.closed_forms import require_masked
+from innerloop.tasks import NoClosedForm, Task, gaussian_linear
 
 
 @runtime_checkable
@@ -44,7 +39,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Prompts:
-    """Mean squared error of the query's label, over `batch` fresh prompts."""
+    """Mean squared error of the targets, over `batch` fresh prompts."""
 
     task: Task
     batch: int
@@ -52,11 +47,11 @@ class Prompts:
     def __post_init__(self) -> None:
         _require_batch(self.batch)
 
-    def sample(self, generator: torch.Generator) -> Prompt:
+    def sample(self, generator: torch.Generator) -> Any:
         return self.task.sample(self.batch, generator=generator)
 
-    def loss(self, model: nn.Module, batch: Prompt) -> Float[Tensor, ""]:
-        return (model(batch) - batch.y_query).square().mean()
+    def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
+        return (answers(model, batch) - batch.targets).square().mean()
 
 
 @dataclass(frozen=True)
@@ -70,16 +65,17 @@ class Wishart:
         tr(J Omega J^T Sigma) + (noise_std^2 / n) tr(K S K^T Sigma),    J = I - K S.
     """
 
-    task: LinearRegression
+    task: Task
     batch: int
 
     def __post_init__(self) -> None:
         _require_batch(self.batch)
+        gaussian_linear(self.task)
 
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Gram matrices [batch, d + 1, d + 1] and weights [batch, d]."""
-        task, d = self.task, self.task.d
-        root = torch.linalg.cholesky(task.covariance)
+        task = gaussian_linear(self.task)
+        d, root = task.d, torch.linalg.cholesky(task.covariance)
         w = task.sample_weights(self.batch, generator=generator)
         wishart = theory.wishart.sample_wishart(
             self.batch, task.n, d + 1, generator=generator, dtype=root.dtype
@@ -91,90 +87,30 @@ class Wishart:
         return factor @ wishart @ factor.mT / task.n, w
 
     def loss(self, model: LinearAttention, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
-        _require_masked(model)
+        require_masked(model.masked)
         gram, w = batch
-        sigma, d = self.task.covariance, self.task.d
-        if not isinstance(model.weights, GradientDescentWeights | GDPlusPlusWeights):
-            identity = torch.eye(d).to(gram).expand(len(gram), d, d)
-            error = model.answer(gram, identity) - w  # [batch, d]: the prediction is <., x_q>
-            return ((error @ sigma) * error).sum(-1).mean()
-        s = gram[:, :d, :d]
-        j, k = model.weights.operators(s, model.loops)
-        risk = white_error(j, self.task).square().sum((-2, -1))
-        if isinstance(model.weights, ShiftedGradientDescentWeights):
-            offset = model.weights.offset(s, model.loops)  # uncorrelated with w, which is symmetric
-            risk = risk + ((offset @ sigma) * offset).sum(-1)
-        if self.task.noise_std > 0:
-            noise = (torch.einsum("ij,bjk->bik", sigma, k) * (k @ s)).sum((-2, -1))
-            risk = risk + self.task.noise_std**2 / self.task.n * noise
-        return risk.mean()
+        return model.weights.context_risk(gaussian_linear(self.task), gram, w, model.loops).mean()
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The expected loss itself, for one layer of any weights or a few layers of sparse weights."""
+    """The expected loss itself, for models and tasks that know it: `model.risk(task)`."""
 
-    task: LinearRegression
+    task: Task
 
     def sample(self, generator: torch.Generator) -> None:
         return None
 
-    def loss(self, model: LinearAttention, batch: None = None) -> Float[Tensor, ""]:
-        task, weights = self.task, model.weights
-        setting = (task.covariance, task.n, task.prior, task.noise_std)
-        if isinstance(weights, SingleLayerWeights) and model.loops == 1:
-            return theory.linear.single_layer_risk(
-                weights.b, weights.a, *setting, masked=model.masked
+    def loss(self, model: Any, batch: None = None) -> Float[Tensor, ""]:
+        risk = getattr(model, "risk", None)
+        if risk is None:
+            raise NoClosedForm(
+                f"{type(model).__name__} has no method `risk`, so its exact loss is not known; use "
+                "the prompts objective"
             )
-        _require_masked(model)
-        if isinstance(weights, ShiftedGradientDescentWeights):
-            return self._shifted_loss(weights, model.loops)
-        if isinstance(weights, GradientDescentWeights):
-            return theory.linear.layered_risk(weights.preconditioners, *setting, loops=model.loops)
-        if isinstance(weights, GDPlusPlusWeights):
-            return theory.linear.layered_risk(
-                weights.preconditioners, *setting, transforms=weights.transforms, loops=model.loops
-            )
-        raise ValueError(
-            f"the exact objective knows no closed form for {type(weights).__name__}; "
-            "use the wishart or the prompts objective"
-        )
-
-    def _shifted_loss(
-        self, weights: ShiftedGradientDescentWeights, loops: int
-    ) -> Float[Tensor, ""]:
-        task = self.task
-        if weights.layers > 1 or task.noise_std > 0:
-            raise ValueError(
-                "the exact objective knows shifted weights of one layer without label noise, got "
-                f"layers = {weights.layers}, noise_std = {task.noise_std}; use the wishart one"
-            )
-        return theory.linear.tied_risk(
-            weights.preconditioners[0],
-            task.covariance,
-            task.n,
-            task.prior,
-            loops=loops,
-            shift=weights.shifts[0],
-        )
-
-
-def white_error(
-    j: Float[Tensor, "samples d d"], task: LinearRegression
-) -> Float[Tensor, "samples d d"]:
-    """Sigma^T/2 J Omega^1/2, whose squared Frobenius norm is tr(J Omega J^T Sigma)."""
-    root, prior_root = torch.linalg.cholesky(task.covariance), torch.linalg.cholesky(task.prior)
-    return torch.einsum("ji,bjk,kl->bil", root, j, prior_root)
+        return risk(self.task)
 
 
 def _require_batch(batch: int) -> None:
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
-
-
-def _require_masked(model: LinearAttention) -> None:
-    if not model.masked:
-        raise ValueError(
-            "this objective integrates the query out, which needs a model with masked=True; "
-            "use the prompts objective"
-        )

@@ -55,11 +55,18 @@ class Ensemble(nn.Module):
     def members(self) -> list[nn.Module]:
         return [self.member(i) for i in range(len(self))]
 
+    def train(self, mode: bool = True) -> Ensemble:
+        super().train(mode)
+        self._template[0].train(mode)
+        return self
+
     def losses(self, objective: Objective, batches: Any) -> Float[Tensor, " members"]:
         """Every member's loss on its own batch (a batch whose tensors have a leading axis)."""
         loss = functional(self._template[0], objective.loss)
         in_dims = (0, None if batches is None else 0)
-        return vmap(loss, in_dims=in_dims)(self.parameters_by_name, batches)
+        # Every member has a dropout of its own.
+        members = vmap(loss, in_dims=in_dims, randomness="different")
+        return members(self.parameters_by_name, batches)
 
 
 def _require_same_settings(first: nn.Module, other: nn.Module) -> None:

@@ -68,7 +68,7 @@ def test_sampled_prompts_have_the_stated_gradient_in_all_weights():
     x = torch.randn(samples, N + 1, d, generator=source, dtype=DOUBLE) * spread[:, None]
     w = torch.randn(samples, d, generator=source, dtype=DOUBLE)
     y = torch.einsum("bnd,bd->bn", x, w)
-    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
+    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
     u, v = 0.3 * normal(d, d, seed=3), torch.tensor(0.6, dtype=DOUBLE)
     # One copy of the weights for each prompt, so that each has its own gradient.
     pv = torch.zeros(d + 1, d + 1, dtype=DOUBLE)

@@ -27,7 +27,7 @@ N = 12
 def squared_errors(learner, task, samples, seed):
     with torch.no_grad():
         prompt = task.sample(samples, generator=seeded(seed))
-        return (learner(prompt) - prompt.y_query).square()
+        return (learner(prompt) - prompt.y_query).square()[:, 0]
 
 
 def chi_squared_moments(n, count):

@@ -96,8 +96,8 @@ def test_a_whole_gap_is_a_fraction():
         (lambda: optimal_gap(2, 20, 0), "d must be at least 1, got 0"),
         (lambda: long_prompt_risk(0.1, 0, 20, 3), "loops must be at least 1, got 0"),
         (lambda: long_prompt_slope(0.1, -1, 20, 3), "loops must be at least 1, got -1"),
-        (lambda: long_prompt_risk(0.1, 2, 0, 3), "n and d must be at least 1"),
-        (lambda: long_prompt_slope(0.1, 2, 20, 0), "n and d must be at least 1"),
+        (lambda: long_prompt_risk(0.1, 2, 0, 3), "n must be at least 1, got 0"),
+        (lambda: long_prompt_slope(0.1, 2, 20, 0), "d must be at least 1, got 0"),
     ],
 )
 def test_impossible_sizes_are_refused_by_name(call, message):

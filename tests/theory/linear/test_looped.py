@@ -248,7 +248,7 @@ def test_no_loops_are_refused(call):
 
 
 def test_other_impossible_requests_are_refused():
-    with pytest.raises(ValueError, match="step must be a number, got nan"):
+    with pytest.raises(ValueError, match="step must be a finite number, got nan"):
         expanding_probability(float("nan"), 20, 3)
     with pytest.raises(ValueError, match="samples must be at least 2"):
         sampled_looped_optimum(2, 20, 3, samples=1, generator=seeded())

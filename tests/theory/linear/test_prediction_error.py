@@ -43,8 +43,8 @@ def whole_prompt_error(preconditioner, function, sigma, length, noise_std, degre
     z = z.view(-1, length + 1, per_example)
     x = z[..., :d] @ torch.linalg.cholesky(sigma).mT
     y = function(x) + (noise_std * z[..., -1] if noise_std > 0 else 0.0)
-    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
-    errors = GradientDescent([preconditioner])(prompt) - prompt.y_query
+    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
+    errors = (GradientDescent([preconditioner])(prompt) - prompt.y_query)[:, 0]
     return (weights * errors**2).sum().item()
 
 
@@ -97,9 +97,9 @@ def test_the_error_matches_sampled_prompts():
     sampler = gaussian_pairs(LAMBDA, lambda x: x @ W, noise_std)
     x, y = sampler(samples * (length + 1), seeded(5))
     x, y = x.view(samples, length + 1, 3), y.view(samples, length + 1)
-    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
+    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
     moments = JointMoments.linear(LAMBDA, W).with_noise(noise_std)
-    errors = (GradientDescent([A])(prompt) - prompt.y_query).square()
+    errors = (GradientDescent([A])(prompt) - prompt.y_query).square()[:, 0]
     assert_means(errors, prediction_error(A, moments, length).item())
 
 
@@ -175,7 +175,7 @@ def test_the_standard_error_is_the_scatter_between_independent_samples():
 
 
 def test_too_many_points_are_refused_with_a_way_out():
-    with pytest.raises(TooLargeError, match=r"5\^20 = 95367431640625 points.*SampledMoments"):
+    with pytest.raises(TooLargeError, match=r"5\^20 points.*SampledMoments"):
         JointMoments.of_function(cubic, torch.eye(20, dtype=DOUBLE))
 
 
@@ -185,7 +185,10 @@ def test_too_many_points_are_refused_with_a_way_out():
         (lambda m: prediction_error(A, m, 0), "length must be at least 1 example.*got 0"),
         (lambda m: error_parts(A, m, 0.5), "length must be at least 1 example.*got 0.5"),
         (lambda m: m.with_noise(-1.0), "noise_std must be finite and not negative, got -1.0"),
-        (lambda m: JointMoments.of_function(cubic, LAMBDA, degree=-1), "degree must be 0 or more"),
+        (
+            lambda m: JointMoments.of_function(cubic, LAMBDA, degree=-1),
+            "degree must be at least 0, got -1",
+        ),
         (
             lambda m: SampledMoments.draw(
                 gaussian_pairs(LAMBDA, cubic), 10, generator=seeded(), groups=50

@@ -107,16 +107,19 @@ def test_nonlinear_responses_against_the_moments_given_each_weight(response):
 
 def test_sampled_prompts_agree_with_every_exact_risk():
     from innerloop.algorithms import GradientDescent
-    from innerloop.tasks import InContextQuery, LinearRegression, OtherQuery
+    from innerloop.tasks import LinearRegression, with_query_covariance, with_query_in_context
 
     base = LinearRegression(T, 4, OMEGA, 0.6)
     cases = [
         (base, theory.linear.one_step_risk(A, T, 4, OMEGA, 0.6)),
         (
-            OtherQuery(base, QUERY),
+            with_query_covariance(base, QUERY),
             theory.linear.one_step_risk(A, T, 4, OMEGA, 0.6, query_covariance=QUERY),
         ),
-        (InContextQuery(base), theory.linear.in_context_query_risk(A, T, 4, OMEGA, 0.6)),
+        (
+            with_query_in_context(base),
+            theory.linear.in_context_query_risk(A, T, 4, OMEGA, 0.6),
+        ),
     ]
     for task, exact in cases:
         prompt = task.sample(200_000, generator=seeded(8))

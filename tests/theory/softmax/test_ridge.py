@@ -25,7 +25,7 @@ def losses(matrix, coefficients, samples=40_000, tau=TAU):
     """The loss (1/2K) |prediction - targets|^2 of every sampled prompt."""
     task = DictionaryRegression(normal(TOKENS, 2, seed=1), FEATURES, SHOWN, tau, coefficients)
     prompt = task.sample(samples, generator=seeded(7))
-    return (prompt.labels @ matrix - prompt.targets).square().mean(1) / 2
+    return (prompt.y @ matrix - prompt.targets).square().mean(1) / 2
 
 
 @anywhere
@@ -94,7 +94,7 @@ def test_ridge_matrix_answers_by_ridge_coefficients():
 def test_the_distance_of_two_predictors_is_the_mean_over_sampled_labels(coefficients):
     one, other = normal(SHOWN, TOKENS, seed=4), normal(SHOWN, TOKENS, seed=5)
     task = DictionaryRegression(normal(TOKENS, 2, seed=1), FEATURES, SHOWN, TAU, coefficients)
-    labels = task.sample(40_000, generator=seeded(3)).labels
+    labels = task.sample(40_000, generator=seeded(3)).y
     sampled = (labels @ (one - other)).square().mean(1)
     assert_means(sampled, risk_of(coefficients=coefficients).distance(one, other))
 
@@ -122,7 +122,7 @@ def test_the_floor_of_one_head_is_below_random_heads_and_above_zero():
     ("change", "message"),
     [
         ({"shown": 10}, "shown must be between 1 and the 9 tokens, got 10"),
-        ({"tau": -0.1}, "tau is a variance: it must be finite and >= 0, got -0.1"),
+        ({"tau": -0.1}, "tau must be finite and not negative, got -0.1"),
         ({"features": FEATURES / 0}, "features must be finite"),
         ({"second_moment": torch.eye(4)}, r"second_moment must have shape \[5, 5\].*got \[4, 4"),
     ],

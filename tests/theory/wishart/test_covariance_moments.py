@@ -74,7 +74,7 @@ def test_residual_of_power_zero_is_the_identity():
     ("arguments", "sentence"),
     [
         ((SPECTRUM, 0, 2), "n must be at least 1, got 0"),
-        ((SPECTRUM, 3, -1), "k must be 0 or more, got -1"),
+        ((SPECTRUM, 3, -1), "k must be at least 0, got -1"),
         (([], 3, 2), "spectrum must hold numbers of 0 or more, at least one, got"),
         (([1, -1], 3, 2), "spectrum must hold numbers of 0 or more, at least one, got"),
     ],

@@ -50,7 +50,7 @@ def test_the_probability_falls_from_one_to_zero():
 
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (3, 0)])
 def test_sizes_below_one_are_refused(n, d):
-    with pytest.raises(ValueError, match=f"n and d must be at least 1, got n = {n}, d = {d}"):
+    with pytest.raises(ValueError, match=r"[nd] must be at least 1, got 0"):
         largest_eigenvalue_exceeds(1.0, n, d)
 
 

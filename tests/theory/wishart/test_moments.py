@@ -199,7 +199,7 @@ def test_sampling_keeps_the_dtype():
 
 @pytest.mark.parametrize(("n", "d"), [(0, 3), (3, 0), (-1, 2)])
 def test_empty_sizes_are_refused(n, d):
-    sentence = f"n and d must be at least 1, got n = {n}, d = {d}"
+    sentence = f"[nd] must be at least 1, got {min(n, d)}"
     with pytest.raises(ValueError, match=sentence):
         sample_wishart(2, n, d, generator=seeded())
     with pytest.raises(ValueError, match=sentence):
@@ -211,7 +211,7 @@ def test_empty_sizes_are_refused(n, d):
 
 
 def test_a_negative_degree_is_refused():
-    with pytest.raises(ValueError, match="degree must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="degree must be at least 0, got -1"):
         mean_spectrum(5, 3, -1)
 
 

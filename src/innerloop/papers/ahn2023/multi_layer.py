@@ -393,8 +393,8 @@ def shifted_label(seed: int, *, dense: bool) -> tuple[Tensor, Tensor, Tensor]:
         q = q + 0.2 * normal(seed + 99, 3, d + 1, d + 1)
     z = prompt.token_matrix()
     with_label = z.clone()
-    with_label[:, -1, -1] = prompt.y_query
-    return AHN.layers(p, q, z), AHN.layers(p, q, with_label), prompt.y_query
+    with_label[:, -1, -1] = prompt.y_query[:, 0]
+    return AHN.layers(p, q, z), AHN.layers(p, q, with_label), prompt.y_query[:, 0]
 
 
 def identity_of_sparse_weights(quantity: str, gap: Callable[..., float]) -> Verdict:

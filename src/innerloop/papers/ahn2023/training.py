@@ -178,7 +178,8 @@ def off_ray_excess(trained: Trained, draws: int) -> Estimate:
     with torch.no_grad():
         s, eigenvalues = objective.sample(generator(10_000 + trained.seed))
         full = objective.residuals(trained.model, s).square().sum((-2, -1))
-        steps, transforms = objective.ray(trained.model)
-        ray = theory.linear.ray_error(steps, eigenvalues, transforms).square().sum(-1)
+        nearest = objective.ray(trained.model)
+        error = theory.linear.ray_error(nearest.steps, eigenvalues, nearest.transforms)
+        ray = error.square().sum(-1)
     # The d shifts of one matrix belong together: average them before taking a standard error.
     return Estimate.of(full.view(draws, -1).mean(1) - ray)

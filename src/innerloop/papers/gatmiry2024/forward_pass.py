@@ -88,14 +88,14 @@ def stated_labels(
         left, shifts = left @ factor, shifts @ factor + u[i : i + 1] @ s @ a[i]
     row = (left + sign * shifts).squeeze(1)
     labels = torch.einsum("bd,bnd->bn", row, prompt.x)
-    return labels, prompt.y_query - (row * prompt.x_query).sum(-1)
+    return labels, prompt.y_query[:, 0] - (row * prompt.x_query[:, 0]).sum(-1)
 
 
 def label_gap(seed: int, sign: int, *, shifted: bool = True, reverse: bool = False) -> float:
     """Of Eq. 12 and 13 from the label row of the forward pass, relative; the larger one."""
     w, x = normal(seed, 64, D), normal(seed + 100, 64, N + 1, D)
     y = torch.einsum("bd,bnd->bn", w, x)
-    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
+    prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
     a, u = 0.3 * normal(seed + 200, LOOPS, D, D), 0.5 * shifted * normal(seed + 300, LOOPS, D)
     row = GATMIRY.layers(*paper_weights(a, u), prompt.token_matrix())[:, -1]
     labels, query = stated_labels(a, u, prompt, w, sign, reverse=reverse)

@@ -41,7 +41,9 @@ class Instance:
         d = len(self.sigma)
         root = square_root(self.sigma)
         x = d**0.5 * square_root(root @ self.relative @ root)
-        prompt = Prompt(x[None], (x @ self.w)[None], self.query[None], (self.w @ self.query)[None])
+        prompt = Prompt(
+            x[None], (x @ self.w)[None], self.query[None, None], (self.w @ self.query)[None, None]
+        )
         a = (step * self.sigma.inverse()).expand(loops, d, d)
         error = GATMIRY.predict(*paper_weights(a), prompt) - prompt.y_query
         return error.square().item()

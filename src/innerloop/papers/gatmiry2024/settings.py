@@ -72,9 +72,9 @@ def transformer_loss(
     p, q = paper_weights(a, u)
 
     def error(w: Tensor, query: Tensor) -> Tensor:
-        batch = (len(x), task.d)
-        prompt = Prompt(x, x @ w, query.expand(batch), (w @ query).expand(batch[0]))
-        return GATMIRY.predict(p, q, prompt) - prompt.y_query
+        batch = len(x)
+        prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(batch, 1))
+        return (GATMIRY.predict(p, q, prompt) - prompt.y_query)[:, 0]
 
     total = torch.zeros(len(x), dtype=DTYPE)
     for query in torch.linalg.cholesky(task.covariance).mT:

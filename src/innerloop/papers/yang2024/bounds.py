@@ -15,9 +15,9 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
+from innerloop.papers.yang2024.half_loss import ExactHalfLoss
 from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, Sizes, instance, normal
 from innerloop.tasks import DictionaryRegression
-from innerloop.training import DictionaryExact
 
 WHY_ONE = "the inequality itself: a ratio of its two sides"
 
@@ -97,7 +97,7 @@ def lipschitz_ratios(seed: int, length: float) -> tuple[float, float]:
     """
     made = instance(SMALL, seed)
     task = replace(made.task, tokens=length * made.task.tokens)
-    made = Instance(task, made.model, DictionaryExact(task))
+    made = Instance(task, made.model, ExactHalfLoss(task))
     q, w = made.model.q.detach() / length**2, normal(SMALL.heads, SMALL.tokens, seed=seed).sign()
     change = 10 ** (-3.0 + seed % 4) / length**2 * normal(*q.shape, seed=seed + 1000)
     if seed % 2:
@@ -290,7 +290,7 @@ def rescaled(sizes: Sizes, seed: int, factor: float) -> theory.softmax.DescentCo
     task = DictionaryRegression(
         made.task.tokens, factor * made.task.features, sizes.shown, factor**2 * sizes.tau
     )
-    return Instance(task, made.model, DictionaryExact(task)).constants()
+    return Instance(task, made.model, ExactHalfLoss(task)).constants()
 
 
 @claim(

@@ -216,7 +216,7 @@ def inference(scale: Scale) -> Verdict:
 
     def late(model: object) -> float:
         """The share of prompts that are not yet predicted to the precision."""
-        error = prompt.labels @ (made.attention() - made.risk.optimum)
+        error = prompt.y @ (made.attention() - made.risk.optimum)
         return (error.square().mean(1) / 2 > precision).double().mean().item()
 
     history = made.descend(

@@ -26,15 +26,16 @@ from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention, DictionaryEncoder
 from innerloop.papers.common import generator
 from innerloop.papers.verdict import Scale
+from innerloop.papers.yang2024.half_loss import ExactHalfLoss, SampledHalfLoss
 from innerloop.papers.yang2024.settings import Sizes
+from innerloop.prompt import Prompt
 from innerloop.tasks import (
     Coefficients,
-    DictionaryPrompt,
     DictionaryRegression,
     GaussianCoefficients,
     TabulatedCoefficients,
 )
-from innerloop.training import DictionaryExact, DictionaryPrompts, History, train
+from innerloop.training import History, train
 
 IN_DOMAIN, OUT_OF_DOMAIN = GaussianCoefficients(), GaussianCoefficients(1.0, 2.0)
 TRAINING_SET = 10_000
@@ -97,7 +98,7 @@ class Dictionary:
 
     @cached_property
     def risk(self) -> theory.softmax.DictionaryRisk:
-        return DictionaryExact(self.task).risk
+        return ExactHalfLoss(self.task).risk
 
     @cached_property
     def one_head_floor(self) -> float:
@@ -119,9 +120,9 @@ class Dictionary:
             coefficients=coefficients,
         )
 
-    def squared_errors(self, model: nn.Module, prompt: DictionaryPrompt) -> Tensor:
+    def squared_errors(self, model: nn.Module, prompt: Prompt) -> Tensor:
         """(1/K) |prediction - y*|^2 of every prompt: the paper's inference loss."""
-        best = prompt.labels.double() @ self.risk.optimum
+        best = prompt.y.double() @ self.risk.optimum
         with torch.no_grad():
             return (model(prompt).double() - best).square().mean(1)
 
@@ -139,7 +140,7 @@ class Dictionary:
         tokens, d = self.task.tokens.shape
         model = DictionaryAttention.gaussian(heads, d, tokens, generator=generator(self.seed))
         optimizer = torch.optim.Adam(model.parameters(), 2e-2)
-        objective = DictionaryExact(self.task)
+        objective = ExactHalfLoss(self.task)
         train(model, objective, optimizer, steps=steps, generator=generator(0), every=steps)
         return model
 
@@ -168,11 +169,11 @@ def encoder(chosen: Plan, heads: int) -> DictionaryEncoder:
     )
 
 
-def objective(chosen: Plan) -> DictionaryPrompts:
+def objective(chosen: Plan) -> SampledHalfLoss:
     features = chosen.sizes.features
     drawn = IN_DOMAIN.draw(TRAINING_SET, features, generator=generator(2))
     task = dictionary(chosen).with_coefficients(TabulatedCoefficients(drawn))
-    return DictionaryPrompts(task, chosen.batch)
+    return SampledHalfLoss(task, chosen.batch)
 
 
 @cache
@@ -191,7 +192,7 @@ def trained(chosen: Plan, heads: int, steps: int) -> tuple[DictionaryEncoder, Hi
         with torch.no_grad():
             return goal.loss(current, seen).item()
 
-    def inference_loss(prompt: DictionaryPrompt, current: nn.Module) -> float:
+    def inference_loss(prompt: Prompt, current: nn.Module) -> float:
         return made.squared_errors(current, prompt).mean().item()
 
     history = train(

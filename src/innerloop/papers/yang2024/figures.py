@@ -36,6 +36,7 @@ from innerloop.papers.yang2024.convergence import (
     fastest_start,
     follow,
 )
+from innerloop.papers.yang2024.half_loss import SampledHalfLoss
 from innerloop.papers.yang2024.ridge import expanded_risk
 from innerloop.papers.yang2024.settings import (
     FULL,
@@ -48,7 +49,7 @@ from innerloop.papers.yang2024.settings import (
     instance,
 )
 from innerloop.tasks import GaussianCoefficients, TabulatedCoefficients
-from innerloop.training import DictionaryPrompts, History, Objective, train
+from innerloop.training import History, Objective, train
 
 BLUE, RED, GREY, GREEN, PURPLE = "#0072B2", "#D55E00", "#555555", "#009E73", "#AA4499"
 THIRD = Sizes(100, 7, 10, 60, 0.01, 21)
@@ -95,7 +96,7 @@ class Trained:
         prompt = replace(self.made.task, coefficients=coefficients).sample(
             TEST_PROMPTS, generator=generator(3)
         )
-        sampled = (prompt.labels @ error).square().mean(1)
+        sampled = (prompt.y @ error).square().mean(1)
         return abs(Estimate.of(sampled).z(risk.distance(error, torch.zeros_like(error)).item()))
 
 
@@ -155,7 +156,7 @@ def figure2a(scale: Scale) -> FigureData:
         drawn = GaussianCoefficients().draw(10_000, sizes.features, generator=generator(2))
         described = replace(made.task, coefficients=TabulatedCoefficients(drawn))
         runs[PRINTED] = trained(
-            made, epochs * batches, PRINTED_RATE, batches, DictionaryPrompts(described, 256)
+            made, epochs * batches, PRINTED_RATE, batches, SampledHalfLoss(described, 256)
         )
     verdict = judge_figure2a(sizes, steps, runs)
     caption = (

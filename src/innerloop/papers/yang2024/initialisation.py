@@ -11,8 +11,8 @@ from torch import Tensor
 from innerloop.papers.common import DTYPE
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
+from innerloop.papers.yang2024.half_loss import ExactHalfLoss
 from innerloop.papers.yang2024.settings import Instance, Sizes, instance
-from innerloop.training import DictionaryExact
 
 
 def rank_deficit(made: Instance) -> int:
@@ -26,7 +26,7 @@ def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         task = replace(made.task, tokens=tokens)
-    return Instance(task, made.model, DictionaryExact(task))
+    return Instance(task, made.model, ExactHalfLoss(task))
 
 
 def smallest_singular_value(made: Instance) -> float:

@@ -82,7 +82,7 @@ def two_regressions(scale: Scale) -> Verdict:
 
 def sampled_loss(made: Instance, matrix: Tensor, samples: int) -> Estimate:
     prompt = made.task.sample(samples, generator=generator(11))
-    return Estimate.of((prompt.labels @ matrix - prompt.targets).square().mean(1) / 2)
+    return Estimate.of((prompt.y @ matrix - prompt.y_query).square().mean(1) / 2)
 
 
 @claim(
@@ -172,7 +172,7 @@ def noiseless(scale: Scale) -> Verdict:
             50, generator=generator(2)
         )
         matrix = torch.linalg.pinv(features[:shown].mT) @ features.mT
-        return ((prompt.labels @ matrix - prompt.targets).norm() / prompt.targets.norm()).item()
+        return ((prompt.y @ matrix - prompt.y_query).norm() / prompt.y_query.norm()).item()
 
     limit = theory.softmax.DictionaryRisk.of(normal(12, 4, seed=0), 7, 0.0).optimum[:, :7]
     projection = torch.linalg.pinv(normal(12, 4, seed=0)[:7].mT) @ normal(12, 4, seed=0)[:7].mT
@@ -289,7 +289,7 @@ def shrinkage(scale: Scale) -> Verdict:
     def ratios(shown: int) -> Tensor:
         """|lambda_hat| / |lambda_hat_tau| of every prompt."""
         task = DictionaryRegression(normal(16, 3, seed=1), normal(16, m, seed=0), shown, tau)
-        labels = task.sample(prompts, generator=generator(2)).labels
+        labels = task.sample(prompts, generator=generator(2)).y
         learned, stated = (
             theory.softmax.ridge_coefficients(task.features[:shown], labels, penalty)
             for penalty in (m * tau, shown * tau)

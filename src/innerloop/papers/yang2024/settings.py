@@ -12,8 +12,9 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.yang2024.half_loss import ExactHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
-from innerloop.training import DictionaryExact, History, train, two_rates
+from innerloop.training import History, train
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Instance:
 
     task: DictionaryRegression
     model: DictionaryAttention
-    objective: DictionaryExact
+    objective: ExactHalfLoss
 
     @property
     def risk(self) -> theory.softmax.DictionaryRisk:
@@ -143,4 +144,4 @@ def instance(sizes: Sizes, seed: int, *, unit: bool = True) -> Instance:
         unit=unit,
     )
     model = DictionaryAttention.gaussian(sizes.heads, sizes.d, sizes.tokens, generator=source)
-    return Instance(task, model, DictionaryExact(task))
+    return Instance(task, model, ExactHalfLoss(task))

@@ -9,8 +9,9 @@ from innerloop.models import DictionaryAttention, block_form_forward
 from innerloop.papers.common import ALGEBRA, DTYPE, generator
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.yang2024.half_loss import two_rates
 from innerloop.papers.yang2024.settings import SMALL, Sizes, instance, normal
-from innerloop.training import train, two_rates
+from innerloop.training import train
 
 
 @claim(
@@ -29,7 +30,7 @@ def short_form(scale: Scale) -> Verdict:
 
     def error(keys: int) -> float:
         """Relative distance of the short form from the blocks, attending to this many tokens."""
-        labels = torch.nn.functional.pad(prompt.labels, (0, keys - prompt.shown))
+        labels = torch.nn.functional.pad(prompt.y, (0, keys - prompt.n))
         scores = (made.task.tokens[:keys] @ q @ made.task.tokens.mT).softmax(1)
         prediction = labels @ (scores * w.unsqueeze(1)).sum(0)
         return ((prediction - blocks).norm() / blocks.norm()).item()

@@ -46,7 +46,7 @@ def sampled_errors(labels: Labels, samples: int) -> dict[tuple[int, int], Estima
         for test in SAMPLED:
             m = sums[:, test - 1] / test
             for train, inverse in zip(SAMPLED, inverses, strict=True):
-                off = (prompt.x_query @ inverse * m).sum(-1) - prompt.y_query
+                off = (prompt.x_query[:, 0] @ inverse * m).sum(-1) - prompt.y_query[:, 0]
                 errors.setdefault((train, test), []).append(off**2)
     return {pair: Estimate.of(torch.cat(values)) for pair, values in errors.items()}
 

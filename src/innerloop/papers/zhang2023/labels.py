@@ -55,7 +55,7 @@ class Labels:
 
 def as_prompt(x: Tensor, y: Tensor) -> Prompt:
     """The last of the pairs is the query."""
-    return Prompt(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1])
+    return Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
 
 
 WEIGHT = torch.tensor([1.0, -0.5, 0.8], dtype=DTYPE)

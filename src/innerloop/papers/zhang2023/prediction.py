@@ -42,13 +42,13 @@ def trained_matrices(preconditioner: Tensor) -> tuple[Tensor, Tensor]:
 
 def predict(matrices: tuple[Tensor, Tensor], prompt: Prompt) -> Tensor:
     value, key = matrices
-    return ZHANG.predict(value.unsqueeze(0), key.unsqueeze(0), prompt)
+    return ZHANG.predict(value.unsqueeze(0), key.unsqueeze(0), prompt)[:, 0]
 
 
 def stated_prediction(preconditioner: Tensor, prompt: Prompt) -> Tensor:
     """x_q^T A (1/M) sum_i y_i x_i."""
     m = torch.einsum("bnd,bn->bd", prompt.x, prompt.y) / prompt.n
-    return torch.einsum("bi,ij,bj->b", prompt.x_query, preconditioner, m)
+    return torch.einsum("bi,ij,bj->b", prompt.x_query[:, 0], preconditioner, m)
 
 
 def random_prompts(batch: int, length: int, seed: int) -> Prompt:
@@ -175,7 +175,7 @@ def sampled_error(labels: Labels, samples: int, chunk: int = 50_000) -> Estimate
     errors = []
     for start in range(0, samples, chunk):
         prompt = labels.sample(min(chunk, samples - start), TEST, LAMBDA, generator=source)
-        errors.append((predict(matrices, prompt) - prompt.y_query).square())
+        errors.append((predict(matrices, prompt) - prompt.y_query[:, 0]).square())
     return Estimate.of(torch.cat(errors))
 
 
@@ -183,7 +183,7 @@ def averaged_error(labels: Labels, train: int, test: int) -> float:
     """The layer's squared error over every prompt of the small setting, by quadrature."""
     matrices = trained_matrices(torch.linalg.inv(gamma(SMALL, train)))
     prompt, weights = labels.every_prompt(test, SMALL)
-    return (weights * (predict(matrices, prompt) - prompt.y_query).square()).sum().item()
+    return (weights * (predict(matrices, prompt) - prompt.y_query[:, 0]).square()).sum().item()
 
 
 @claim(
@@ -266,7 +266,8 @@ def proof_terms(
     a = best * torch.linalg.solve(covariance, moments.cross)
     b = inverse @ moments.cross
     prompt, weights = labels.every_prompt(SMALL_TEST, covariance)
-    y, best_y, mean_y = prompt.y_query, prompt.x_query @ a, prompt.x_query @ b
+    x, y = prompt.x_query[:, 0], prompt.y_query[:, 0]
+    best_y, mean_y = x @ a, x @ b
     seen = predict(trained_matrices(inverse), prompt)
     integrands = {
         "I": (best_y - y) ** 2,

@@ -39,11 +39,11 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
     prompt = LinearRegression.isotropic(d, n).sample(20, generator=generator(0))
     weights = torch.randn(2, d + 1, d + 1, generator=generator(1), dtype=DTYPE)
     pv, kq = weights
-    predicted = ZHANG.predict(pv.unsqueeze(0), kq.unsqueeze(0), prompt)
+    predicted = ZHANG.predict(pv.unsqueeze(0), kq.unsqueeze(0), prompt)[:, 0]
     # U takes its last column from W^PV, the rest from W^KQ.
     u = torch.cat([kq[:, :d], pv[d].unsqueeze(-1)], dim=1)
     z = prompt.token_matrix()
-    forms = [quadratic_form(x, g) for x, g in zip(prompt.x_query, z @ z.mT / n, strict=True)]
+    forms = [quadratic_form(x, g) for x, g in zip(prompt.x_query[:, 0], z @ z.mT / n, strict=True)]
     largest = predicted.abs().max()
 
     def error(vector: Tensor) -> float:
@@ -82,7 +82,9 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
     for n in lengths:
         prompt = LinearRegression.isotropic(d, n).sample(5, generator=generator(n))
         z = prompt.token_matrix()
-        forms = [quadratic_form(x, g) for x, g in zip(prompt.x_query, z @ z.mT / n, strict=True)]
+        forms = [
+            quadratic_form(x, g) for x, g in zip(prompt.x_query[:, 0], z @ z.mT / n, strict=True)
+        ]
         counts[n] = [negative_count(form) for form in forms]
         none += [negative_count(form @ form) for form in forms]
     exact = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"

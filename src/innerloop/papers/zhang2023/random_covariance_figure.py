@@ -90,7 +90,7 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
         s = seen.x.mT @ seen.x / length
         for training, train in product(TRAININGS, TRAIN):
             step = trained_layer(training, train)[0, 0].item()
-            off = step * (prompt.x_query * m).sum(-1) - prompt.y_query
+            off = step * (prompt.x_query[:, 0] * m).sum(-1) - prompt.y_query[:, 0]
             left = torch.eye(D, dtype=DTYPE) - step * s
             plain = Estimate.of(off**2 / D)
             given = Estimate.of((spectrum.unsqueeze(-1) * left**2).sum((-2, -1)) / D)
@@ -110,7 +110,7 @@ def sampled_rows(name: str, samples: int, seed: int) -> tuple[list[Row], list[Ro
                 }
             )
         if length < D:  # from M = d on least squares is exact
-            off = LeastSquares()(few.prefix(length)) - few.y_query
+            off = (LeastSquares()(few.prefix(length)) - few.y_query)[:, 0]
             estimate = Estimate.of(off**2 / D)
             numbers = {"error": estimate.mean, "standard error": estimate.standard_error}
             solved.append({"test": name, "length": length, **numbers})

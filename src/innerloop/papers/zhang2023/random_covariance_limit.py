@@ -103,9 +103,9 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
             Check(
                 "relative difference between the mean squared distance from the limit, over every "
                 "prompt by quadrature (d = M = 2), and what the exact risks say, a multiple of 1/M",
-                gap((every.x_query @ small * variances * w).sum(-1)),
+                gap((every.x_query[:, 0] @ small * variances * w).sum(-1)),
                 1e-11,
-                gap((every.x_query @ small * w).sum(-1)),
+                gap((every.x_query[:, 0] @ small * w).sum(-1)),
                 ALGEBRA,
                 "E Lambda in place of Lambda_new in the limit",
             ),
@@ -161,7 +161,7 @@ def sampled_z(samples: int, chunk: int = 50_000) -> tuple[float, float]:
     for start in range(0, samples, chunk):
         new = Exponential(D)(min(chunk, samples - start), source)
         prompt, w = diagonal_prompts(new, LENGTH, generator=source)
-        x, y = prompt.x_query, prompt.y_query
+        x, y = prompt.x_query[:, 0], prompt.y_query[:, 0]
         predictions = stated_prediction(STEP, prompt)
         off = torch.stack([predictions - conditional_prediction(x, w), predictions - y / 3])
         g = torch.stack([y, (w * x * x.abs()).sum(-1)])

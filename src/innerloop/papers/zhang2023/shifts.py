@@ -21,9 +21,9 @@ from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.prompt import Prompt
 from innerloop.tasks import (
     LinearRegression,
-    OrthogonalQuery,
-    OtherQuery,
     with_noise,
+    with_orthogonal_query,
+    with_query_covariance,
     with_scaled_covariates,
     with_scaled_weights,
 )
@@ -34,13 +34,14 @@ LONG = 1_000_000
 TASK = LinearRegression(rotated(SPECTRUM, seed=0), LONG)
 
 
-def excess(task: LinearRegression | OtherQuery, preconditioner: Tensor) -> float:
+def excess(
+    task: LinearRegression, preconditioner: Tensor, query_covariance: Tensor | None = None
+) -> float:
     """The exact risk over E y_q^2: what is left of the label's power."""
-    risk = one_step_risk(task, preconditioner)
-    assert risk is not None
-    base = task.task if isinstance(task, OtherQuery) else task
-    query = task.covariance
-    return risk / (base.prior @ query).trace().item()
+    query = task.covariance if query_covariance is None else query_covariance
+    tested = task if query_covariance is None else with_query_covariance(task, query)
+    risk = one_step_risk(tested, preconditioner)
+    return risk / (task.prior @ query).trace().item()
 
 
 def order_one_over_m(task: LinearRegression) -> float:
@@ -106,7 +107,7 @@ def query_shift(scale: Scale) -> Verdict:
 
     def risks(preconditioners: Iterable[Tensor]) -> list[float]:
         pairs = zip(queries.values(), preconditioners, strict=True)
-        return [excess(OtherQuery(TASK, query), a) for query, a in pairs]
+        return [excess(TASK, a, query) for query, a in pairs]
 
     adapted = [theory.linear.one_step_preconditioner(query, TASK.n) for query in queries.values()]
     # For a query along an eigenvector of Lambda, of eigenvalue l, the risk over E y^2 is
@@ -156,7 +157,7 @@ def orthogonal_query(scale: Scale) -> Verdict:
     )
     orthogonal, round_orthogonal, ordinary = (
         task.sample(prompts, generator=generator(0))
-        for task in (OrthogonalQuery(skew), OrthogonalQuery(round_), skew)
+        for task in (with_orthogonal_query(skew), with_orthogonal_query(round_), skew)
     )
     printed = largest_prediction(step, orthogonal)
     # Gamma^-1 times this query is orthogonal to the examples.

@@ -23,6 +23,14 @@ from jaxtyping import Float
 from scipy.integrate import LSODA, DenseOutput, OdeSolution
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    require_count,
+    require_finite,
+    require_number,
+    require_positive,
+    require_tensor,
+)
+
 Loss = Callable[[Tensor], Tensor]
 Gradient = Callable[[Tensor], Tensor]
 
@@ -52,6 +60,7 @@ class Flow:
 
     def at(self, times: Float[Tensor, " times"]) -> Float[Tensor, "times p"]:
         """theta at these times; after its end a flow that converged stays where it is."""
+        require_tensor("times", times, (len(times),) if times.ndim else (None,))
         last = self.times[-1].item()
         if times.numel() and not times.min().item() >= 0:
             raise ValueError(f"times must not be negative, got {times.min().item():g}")
@@ -82,6 +91,7 @@ class Flow:
         NaN where the loss is so close to the minimum that their difference is mostly rounding.
         A loss written as what it exceeds its minimum by, with minimum = 0, has no such place.
         """
+        require_number("minimum", minimum)
         gaps = self.losses(times) - minimum
         lost = gaps <= 1e-10 * abs(minimum)
         return torch.where(lost, torch.nan, self.squared_gradients(times) / gaps)
@@ -109,7 +119,10 @@ def gradient_flow(
         atol: absolute error that each step may make.
         most_steps: of the integrator; a flow that takes more has not converged.
     """
-    _check(start, until=until, rest=rest, rtol=rtol, atol=atol, most_steps=most_steps)
+    require_start(start)
+    for name, value in (("until", until), ("rest", rest), ("rtol", rtol), ("atol", atol)):
+        require_positive(name, value)
+    most_steps = require_count("most_steps", most_steps)
 
     slope = gradient or partial(_autograd, loss)
 
@@ -177,14 +190,11 @@ def _standing(point: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return lambda times: np.repeat(point[:, None], len(times), axis=1)
 
 
-def _check(start: Tensor, **positive: float | int) -> None:
+def require_start(start: Tensor) -> None:
+    """Of a descent: one finite vector of float64."""
     if start.ndim != 1 or start.dtype != torch.float64 or not len(start):
         raise ValueError(
             f"start must be one vector of float64, got shape {list(start.shape)} of {start.dtype}. "
             "Flatten the weights, and let the loss take them apart."
         )
-    if not bool(start.isfinite().all()):
-        raise ValueError(f"start must be finite, got {start.tolist()}")
-    for name, value in positive.items():
-        if not 0 < value < float("inf"):
-            raise ValueError(f"{name} must be positive and finite, got {value}")
+    require_finite("start", start)

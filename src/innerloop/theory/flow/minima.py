@@ -8,11 +8,23 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.func import jacrev, vmap
 
+from innerloop.theory.flow.gradient_flow import require_start
+
 
 def descend(
     function: Callable[[Tensor], Tensor], start: Float[Tensor, " p"]
 ) -> tuple[float, Float[Tensor, " p"]]:
-    """The value and the place where BFGS ends; the gradient comes from autograd, in float64."""
+    """The value and the place where BFGS ends; the gradient comes from autograd, in float64.
+
+    The function takes one vector to a scalar, which must be finite at the start.
+    """
+    require_start(start)
+    first = function(start.detach())
+    if first.ndim or not bool(first.isfinite()):
+        raise ValueError(
+            "function must be a finite scalar at the start, got "
+            f"{first.tolist()} of shape {list(first.shape)}"
+        )
 
     def value_and_gradient(vector: object) -> tuple[float, object]:
         parameters = torch.as_tensor(vector, dtype=torch.float64).requires_grad_()
@@ -22,7 +34,7 @@ def descend(
 
     found = minimize(
         value_and_gradient,
-        start.numpy(),
+        start.detach().numpy(),
         jac=True,
         method="BFGS",
         options={"gtol": 1e-11, "maxiter": 3000},

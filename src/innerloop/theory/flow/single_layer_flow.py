@@ -25,9 +25,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import jacrev, vmap
 
-from innerloop.theory.checks import require_count, require_length
+from innerloop.theory.checks import (
+    require_count,
+    require_covariance,
+    require_length,
+    require_number,
+    require_positive,
+    require_room,
+    require_tensor,
+)
 from innerloop.theory.flow.gradient_flow import Flow, gradient_flow
-from innerloop.theory.linear.covariance_law import CovarianceLaw
+from innerloop.theory.linear.covariance_law import CovarianceLaw, require_probabilities
 from innerloop.theory.linear.layers import single_layer_risk
 
 Weights = tuple[Float[Tensor, "d d"], Float[Tensor, ""]]
@@ -36,6 +44,8 @@ Weights = tuple[Float[Tensor, "d d"], Float[Tensor, ""]]
 
 def balanced_direction(d: int, generator: torch.Generator) -> Float[Tensor, "d d"]:
     """A random Theta Theta^T of Frobenius norm 1, as Zhang 2023 suggests after Assumption 3.3."""
+    d = require_count("d", d)
+    require_room(f"a direction of d = {d}", d * d)
     root = torch.randn(d, d, generator=generator, dtype=torch.float64)
     direction = root @ root.mT
     return direction / direction.norm()
@@ -80,11 +90,13 @@ class SingleLayerFlow:
 
     def loss(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """l(U, v); half the expected squared error is this plus tr(E Lambda) / 2."""
+        self._require_weights(u, v)
         curved = (self.curvature @ u.flatten()) @ u.flatten()
         return v**2 / 2 * curved - v * (self.law.square * u).sum()
 
     def excess(self, u: Float[Tensor, "d d"], v: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """l(U, v) - min l, without the cancellation of that difference."""
+        self._require_weights(u, v)
         off = (v * u - self.product).flatten()
         return (off @ (self.curvature @ off)) / 2
 
@@ -102,12 +114,16 @@ class SingleLayerFlow:
         Balanced, as in the paper: v = |D|_F^1/2, U = D / v (Eq. 4.1, 4.12). That the difference is
         conserved is Lemma A.3; an imbalance other than zero is ours.
         """
+        require_number("imbalance", imbalance)
         size = float(self.product.norm())
         v = math.sqrt((imbalance + math.hypot(imbalance, 2 * size)) / 2)
         return self.product / v, torch.tensor(v, dtype=torch.float64)
 
     def start(self, direction: Float[Tensor, "d d"], scale: float) -> Weights:
-        """Assumption 3.3."""
+        """Assumption 3.3; the scale is positive."""
+        require_positive("scale", scale)
+        require_tensor("direction", direction, self._shape, like=self.law.mean)
+        require_covariance("direction", direction, definite=False)
         if abs(float(direction.norm()) - 1) > 1e-9:
             raise ValueError(
                 f"direction must have Frobenius norm 1, got {float(direction.norm()):g}. It is "
@@ -120,6 +136,7 @@ class SingleLayerFlow:
 
         It is followed until it comes to rest, or to the time `until`.
         """
+        self._require_weights(u, v)
 
         def gradient(theta: Tensor) -> Tensor:
             # As `gradient`, but without its cancellation near the minimum, and quicker.
@@ -137,6 +154,7 @@ class SingleLayerFlow:
 
     def unpacked(self, theta: Float[Tensor, " p"]) -> Weights:
         """(U, v) of theta = (v, entries of U)."""
+        require_tensor("theta", theta, (self.law.d**2 + 1,))
         return theta[1:].view(self._shape), theta[0]
 
     def largest_scale(self, direction: Float[Tensor, "d d"]) -> float:
@@ -145,6 +163,7 @@ class SingleLayerFlow:
         scale^2 < 2 / (sqrt(d) |Gamma|_op) for a fixed covariance (Theorem 4.1), and
         scale^2 < 2 |E Lambda Theta|_F^2 / (sqrt(d) E |Gamma|_op |Lambda|_F^2) otherwise (Eq. 4.11).
         """
+        require_tensor("direction", direction, self._shape, like=self.law.mean)
         if self.law.is_fixed:
             return math.sqrt(2 / (math.sqrt(self.law.d) * self._gamma_norm))
         return math.sqrt(2 * self._seen(direction) / (math.sqrt(self.law.d) * self._heavy))
@@ -170,6 +189,10 @@ class SingleLayerFlow:
         inverse = torch.linalg.inv(self.law.mean)
         traces = float((torch.linalg.inv(self._gamma) @ inverse).trace() * inverse.trace())
         return 2 * lower / traces
+
+    def _require_weights(self, u: Tensor, v: Tensor) -> None:
+        require_tensor("u", u, self._shape, like=self.law.mean)
+        require_tensor("v", v, (), like=self.law.mean)
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -200,6 +223,7 @@ class SingleLayerFlow:
         return float((self.law.mean @ direction @ self.law.mean).trace())
 
     def _check_scale(self, direction: Tensor, scale: float) -> None:
+        require_positive("scale", scale)
         largest = self.largest_scale(direction)
         if not 0 < scale < largest:
             raise ValueError(
@@ -216,8 +240,10 @@ def whole_layer_loss(
     by row. The error is a quadratic polynomial in the products of a weight of (p, v) and one of
     (U, r): it is expanded here once, by derivatives at zero, and is quick to evaluate from then on.
     """
-    require_count("n", n)
-    d = covariances.shape[-1]
+    n = require_count("n", n)
+    d = require_covariance("covariances", covariances, stacked=True)
+    require_probabilities(probabilities, covariances)
+    require_room(f"the loss of a layer of d = {d}", ((d + 1) ** 2 * d) ** 2)
 
     def risk(b: Tensor, a: Tensor) -> Tensor:
         def given(covariance: Tensor) -> Tensor:

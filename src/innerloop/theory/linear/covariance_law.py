@@ -16,6 +16,15 @@ from jaxtyping import Float
 from scipy.integrate import quad
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    require_covariance,
+    require_finite,
+    require_not_negative,
+    require_room,
+    require_square,
+    require_tensor,
+)
+
 
 @dataclass(frozen=True)
 class CovarianceLaw:
@@ -31,6 +40,15 @@ class CovarianceLaw:
     """E Lambda_ij Lambda_kl tr(Lambda)."""
     peak: float | None = None
     """E |Lambda|_op |Lambda|_F^2, if it is known. Only bounds use it, never the flow."""
+
+    def __post_init__(self) -> None:
+        d = require_covariance("mean", self.mean)
+        require_tensor("square", self.square, (d, d), like=self.mean)
+        for name in ("square_and_self", "pair_and_trace"):
+            require_tensor(name, getattr(self, name), (d, d, d, d), like=self.mean)
+            require_finite(name, getattr(self, name))
+        if self.peak is not None:
+            require_not_negative("peak", self.peak)
 
     @property
     def d(self) -> int:
@@ -50,6 +68,7 @@ class CovarianceLaw:
     @classmethod
     def fixed(cls, covariance: Float[Tensor, "d d"]) -> CovarianceLaw:
         """Every prompt has this covariance."""
+        require_square("covariance", covariance)
         return cls.mixture(covariance.unsqueeze(0), torch.ones(1, dtype=covariance.dtype))
 
     @classmethod
@@ -57,19 +76,10 @@ class CovarianceLaw:
         cls, covariances: Float[Tensor, "k d d"], probabilities: Float[Tensor, " k"]
     ) -> CovarianceLaw:
         """One of k covariances, which need not commute."""
-        if not torch.allclose(covariances, covariances.mT, rtol=1e-12, atol=0):
-            raise ValueError("covariances must be symmetric")
+        d = require_covariance("covariances", covariances, stacked=True)
+        require_probabilities(probabilities, covariances)
+        require_room(f"the moments of a covariance of d = {d}", d**4)
         spectra = torch.linalg.eigvalsh(covariances)
-        if not spectra.min() > 0:
-            raise ValueError(
-                "covariances must be positive definite, got the eigenvalue "
-                f"{spectra.min().item():g}"
-            )
-        if not (probabilities.min() >= 0 and abs(probabilities.sum().item() - 1) < 1e-12):
-            raise ValueError(
-                "probabilities must not be negative and sum to 1, got "
-                f"{probabilities.tolist()} with sum {probabilities.sum().item():g}"
-            )
         weights, squares = probabilities, covariances @ covariances
         traces = spectra.sum(-1)
         return cls(
@@ -89,6 +99,11 @@ class CovarianceLaw:
         peak: float | None = None,
     ) -> CovarianceLaw:
         """Diagonal, with independent entries l_i of these moments E l_i, E l_i^2, E l_i^3."""
+        require_tensor("first", first, (None,))
+        for name, moment in (("second", second), ("third", third)):
+            require_tensor(name, moment, tuple(first.shape), like=first)
+            require_finite(name, moment)
+        require_room(f"the moments of a covariance of d = {len(first)}", len(first) ** 4)
         if not (first.min() > 0 and bool((second >= first**2).all())):
             raise ValueError(
                 "first must be positive and second at least its square, got "
@@ -118,6 +133,9 @@ class CovarianceLaw:
 
         The peak is one integral, E max_i l_i sum_j l_j^2 = int_0^inf E[sum_j l_j^2; max > m] dm.
         """
+        require_tensor("means", means, (None,))
+        if not bool(((means > 0) & means.isfinite()).all()):
+            raise ValueError(f"means must be positive and finite, got {means.tolist()}")
         scale = means.numpy()
 
         def above(m: float) -> float:
@@ -129,6 +147,17 @@ class CovarianceLaw:
 
         peak, _ = quad(above, 0, math.inf, epsabs=0, epsrel=1e-11)
         return cls.independent_diagonal(means, 2 * means**2, 6 * means**3, peak)
+
+
+def require_probabilities(probabilities: Tensor, covariances: Tensor) -> None:
+    """One for each of the covariances [k, d, d]."""
+    require_tensor("probabilities", probabilities, (len(covariances),), like=covariances)
+    rounding = 1e4 * torch.finfo(probabilities.dtype).eps
+    if not (probabilities.min() >= 0 and abs(probabilities.sum().item() - 1) < rounding):
+        raise ValueError(
+            "probabilities must not be negative and sum to 1, got "
+            f"{probabilities.tolist()} with sum {probabilities.sum().item():g}"
+        )
 
 
 def _diagonal(entries: Float[Tensor, "d d"]) -> Float[Tensor, "d d d d"]:

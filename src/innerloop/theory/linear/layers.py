@@ -16,18 +16,34 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.theory.wishart.words import (
-    MatrixPolynomial,
+from innerloop.theory.checks import (
     TooLargeError,
-    TracePolynomial,
-    expected_trace,
+    cholesky,
+    require_count,
+    require_covariance,
+    require_length,
+    require_noise,
+    require_prior,
+    require_square,
+    require_tensor,
 )
+from innerloop.theory.wishart.words import MatrixPolynomial, TracePolynomial, expected_trace
+
+LARGEST_DEGREE = 10
+"""In the sample covariance, of what can be expanded in words."""
 
 
 def sandwich_moment(
     matrix: Float[Tensor, "d d"], covariance: Float[Tensor, "d d"], n: int | float
 ) -> Float[Tensor, "d d"]:
-    """E[S B S] = Sigma B Sigma + (1/n) (Sigma B^T Sigma + tr(B Sigma) Sigma)."""
+    """E[S B S] = Sigma B Sigma + (1/n) (Sigma B^T Sigma + tr(B Sigma) Sigma); n may be math.inf."""
+    require_length(n, "n")
+    d = require_square("covariance", covariance)
+    require_tensor("matrix", matrix, (d, d), like=covariance)
+    return _sandwich(matrix, covariance, n)
+
+
+def _sandwich(matrix: Tensor, covariance: Tensor, n: int | float) -> Tensor:
     sigma, b = covariance, matrix
     return sigma @ b @ sigma + (sigma @ b.mT @ sigma + (b @ sigma).trace() * sigma) / n
 
@@ -45,10 +61,14 @@ def one_step_preconditioner(
     For Omega = I without noise it is ((1 + 1/n) Sigma + (tr Sigma / n) I)^-1: Ahn 2023, Theorem 1,
     Eq. 8, and Zhang 2023, Theorem 4.1, where it is called Gamma^-1. For Omega = Sigma^-1 it is
     n / (n + d + 1) Sigma^-1. The general prior and the noise are ours: the gradient of
-    `single_layer_risk` in A vanishes there.
+    `single_layer_risk` in A vanishes there. Sigma is positive definite, Omega semi-definite.
     """
+    n = require_count("n", n)
+    require_covariance("covariance", covariance)
+    require_prior(prior, covariance)
+    require_noise(noise_std)
     omega = torch.eye(len(covariance)).to(covariance) if prior is None else prior
-    second = sandwich_moment(omega, covariance, n) + noise_std**2 / n * covariance
+    second = _sandwich(omega, covariance, n) + noise_std**2 / n * covariance
     return torch.linalg.solve(second, covariance @ omega).mT
 
 
@@ -72,13 +92,21 @@ def single_layer_risk(
         odd:   m^T V x_q - w^T x_q,   V = v U + p r^T
         even:  T1 + T2 + T3 = p^T S U x_q + c (p^T x_q)(x_q^T U x_q) + v |y|^2/n (r^T x_q),
     c = 1/n without mask and 0 with. Hence no choice of weights beats the best V.
+
+    Shapes and numbers are checked, values of tensors are not: it may be mapped and differentiated.
     """
+    n = require_count("n", n)
+    size = require_square("covariance", covariance)
+    require_tensor("b", b, (size + 1,), like=covariance)
+    require_tensor("a", a, (size + 1, size), like=covariance)
+    require_prior(prior, covariance, values=False)
+    require_noise(noise_std)
     sigma = covariance
     omega = torch.eye(len(sigma)).to(sigma) if prior is None else prior
     p, v, u, r = b[:-1], b[-1], a[:-1], a[-1]
     big_v = v * u + torch.outer(p, r)
     odd = (
-        (omega @ sandwich_moment(big_v @ sigma @ big_v.mT, sigma, n)).trace()
+        (omega @ _sandwich(big_v @ sigma @ big_v.mT, sigma, n)).trace()
         - 2 * (omega @ sigma @ big_v @ sigma).trace()
         + (omega @ sigma).trace()
         + noise_std**2 / n * (sigma @ big_v @ sigma @ big_v.mT).trace()
@@ -90,7 +118,7 @@ def single_layer_risk(
     tau2 = (sigma @ omega @ sigma @ omega).trace()
     q = u.mT @ sigma @ p
     c = 0.0 if masked else 1 / n
-    t11 = p @ sandwich_moment(u @ sigma @ u.mT, sigma, n) @ p
+    t11 = p @ _sandwich(u @ sigma @ u.mT, sigma, n) @ p
     t33 = v**2 * (1 + 2 / n) * (label_power**2 + 2 * tau2) * (r @ sigma @ r)
     t22 = c**2 * (
         (p @ sigma @ p) * (t**2 + 2 * (us @ sigma @ us @ sigma).trace())
@@ -123,10 +151,17 @@ def layered_risk(
     about a millisecond; differentiable, also in batches. `loops` applies all layers that often.
     Practical up to degree 8 in S: four layers without transforms, two with. `symmetric` promises
     symmetric preconditioners and is several times quicker; only the symmetric part of the
-    gradient in them is then right.
+    gradient in them is then right. Of tensors only the shapes are checked.
     """
-    layers, d = preconditioners.shape[-3], len(covariance)
-    root = torch.linalg.cholesky(covariance)
+    n, loops = require_count("n", n), require_count("loops", loops)
+    require_noise(noise_std)
+    d = require_square("covariance", covariance)
+    require_tensor("preconditioners", preconditioners, (None, d, d), like=covariance, batched=True)
+    if transforms is not None:
+        require_tensor("transforms", transforms, tuple(preconditioners.shape), like=covariance)
+    require_prior(prior, covariance, values=False)
+    layers = preconditioners.shape[-3]
+    root = cholesky("covariance", covariance)
     omega = root.mT @ root if prior is None else root.mT @ prior @ root
     flat = bool(torch.allclose(omega, torch.eye(d).to(omega), rtol=0, atol=1e-12))
     polynomial = layered_risk_polynomial(
@@ -147,7 +182,6 @@ def layered_risk(
     return polynomial(torch.cat(letters, dim=-3))
 
 
-@cache
 def layered_risk_polynomial(
     layers: int,
     n: int,
@@ -162,16 +196,44 @@ def layered_risk_polynomial(
 
     The error w* - w after a layer is (I - D S) times the error before it, where D = F^T A F acts on
     the covariates as they were and F <- F - B F S D^T is what the transforms made of them. Label
-    noise enters through w = K m, K <- K + D - D S K.
+    noise enters through w = K m, K <- K + D - D S K. The noise's variance is a fraction.
     """
-    degree = 3 ** (layers * loops) - 1 if transformed else 2 * layers * loops
-    if degree > 10:
-        raise TooLargeError(
-            f"the exact risk of {layers * loops} layers{' with transforms' * transformed} has "
-            f"degree {degree} in the sample covariance, too large to expand (10 is the most). "
-            "Sample instead (the `wishart` objective), or use the ray of theory.ray, "
-            "where any depth is exact."
+    layers, loops = require_count("layers", layers), require_count("loops", loops)
+    if isinstance(noise_variance, float) or noise_variance < 0:
+        raise ValueError(
+            f"noise_variance must be a Fraction and not negative, got {noise_variance!r}"
         )
+    depth, words = layers * loops, " with transforms" * transformed
+    # Powers of 3 only where they are small: a depth of 10^9 must not be expanded to be refused.
+    degree = 3 ** min(depth, 20) - 1 if transformed else 2 * depth
+    if degree > LARGEST_DEGREE:
+        has = f"degree {degree}" if depth <= 20 or not transformed else "a degree above 10^9"
+        raise TooLargeError(
+            f"the exact risk of {depth} layers{words} has {has} in the sample covariance, too "
+            f"large to expand ({LARGEST_DEGREE} is the most). Sample instead (the `wishart` "
+            "objective), or use the ray of theory.ray, where any depth is exact."
+        )
+    return _layered_risk_polynomial(
+        layers,
+        require_count("n", n),
+        Fraction(noise_variance),
+        transformed,
+        prior,
+        loops,
+        symmetric,
+    )
+
+
+@cache
+def _layered_risk_polynomial(
+    layers: int,
+    n: int,
+    noise_variance: Fraction,
+    transformed: bool,
+    prior: bool,
+    loops: int,
+    symmetric: bool,
+) -> TracePolynomial:
     identity, s = MatrixPolynomial.identity(), MatrixPolynomial.wishart().scaled(Fraction(1, n))
     error, moved, learned = identity, identity, MatrixPolynomial({})
     for step in range(layers * loops):

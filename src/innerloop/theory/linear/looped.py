@@ -34,20 +34,25 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from torch import Tensor
 
-from innerloop.theory.checks import require_count
+from innerloop.theory.checks import (
+    TooLargeError,
+    cholesky,
+    require_count,
+    require_number,
+    require_room,
+    require_square,
+    require_tensor,
+)
 from innerloop.theory.linear.layers import layered_risk
 from innerloop.theory.linear.ray import RayOptimum, ray_risk, ray_spectrum
 from innerloop.theory.wishart.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.wishart.moments import mean_spectrum, sample_wishart, trace_moment
-from innerloop.theory.wishart.words import (
-    MatrixPolynomial,
-    TooLargeError,
-    TracePolynomial,
-    expected_trace,
-)
+from innerloop.theory.wishart.words import MatrixPolynomial, TracePolynomial, expected_trace
 
 EXACT_LOOPS = 60
 """More loops are exact in principle, but their moments are fractions of thousands of digits."""
+EXPANDED_LOOPS = 30
+"""Of `gap_constant`, where it takes a minute."""
 
 
 def looped_optimum(loops: int, n: int, d: int) -> RayOptimum:
@@ -56,7 +61,7 @@ def looped_optimum(loops: int, n: int, d: int) -> RayOptimum:
     sum_i w_i (1 - a x_i)^{2L} is convex in a, and its derivative changes sign between 0 and 1 / min
     x_i, where no factor is positive any more. L = 20, d = 50, n = 1000 takes under a second.
     """
-    _require_exact(loops)
+    loops = _require_exact(loops)
     spectrum = ray_spectrum(loops, n, d)
     nodes, weights = spectrum.nodes.numpy(), spectrum.weights.numpy()
 
@@ -93,9 +98,8 @@ def sampled_looped_optimum(
     The error of the step is that of a minimum of a sample mean: std(slope) / (mean curvature
     sqrt(samples)).
     """
-    require_count("loops", loops)
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    loops = require_count("loops", loops)
+    samples = require_count("samples", samples, least=2)  # fewer have no standard error
     eigenvalues = sample_eigenvalues(samples, n, d, generator=generator)
 
     def slopes(a: float) -> Tensor:
@@ -126,7 +130,8 @@ def loop_risks(step: float, loops: int, n: int, d: int) -> Float[Tensor, " count
     W has no largest value, so for every fixed a > 0 the mean falls, has a minimum, and then grows
     without bound, however small the probability of a matrix on which the loop expands.
     """
-    _require_exact(loops)
+    require_number("step", step)
+    loops = _require_exact(loops)
     spectrum = mean_spectrum(n, d, 2 * loops)
     powers = torch.arange(loops + 1, dtype=torch.float64)
     return spectrum((1 - step * spectrum.nodes) ** (2 * powers[:, None]))
@@ -136,14 +141,18 @@ def context_losses(
     step: float, loops: int, eigenvalues: Float[Tensor, "samples d"]
 ) -> Float[Tensor, "samples counts"]:
     """The loss given each context, the query and w averaged out, after 0, 1, ..., `loops` loops."""
+    require_number("step", step)
+    loops = require_count("loops", loops, least=0)
+    require_tensor("eigenvalues", eigenvalues, (None, None))
+    require_room(f"the losses of {loops} loops", (loops + 1) * eigenvalues.numel())
     powers = torch.arange(loops + 1).to(eigenvalues)
     return ((1 - step * eigenvalues).square()[:, None, :] ** powers[:, None]).sum(-1)
 
 
 def expanding_probability(step: float, n: int, d: int) -> float:
     """The probability of a context on which the loop map I - a W/n expands: a lambda_max > 2."""
-    if math.isnan(step):
-        raise ValueError(f"step must be a number, got {step}")
+    require_number("step", step)
+    n, d = require_count("n", n), require_count("d", d)
     return largest_eigenvalue_exceeds(2 * n / step, n, d) if step > 0 else float(step < 0)
 
 
@@ -151,6 +160,7 @@ def sample_eigenvalues(
     samples: int, n: int, d: int, *, generator: torch.Generator
 ) -> Float[Tensor, "samples d"]:
     """Eigenvalues of W/n, in increasing order."""
+    samples = require_count("samples", samples)
     return torch.linalg.eigvalsh(sample_wishart(samples, n, d, generator=generator)) / n
 
 
@@ -160,7 +170,10 @@ def gap_constant(loops: int, d: int) -> Fraction:
     With y = x - 1 and a = 1 - kappa/n, the slope E tr x (1 - a x)^{2L-1} vanishes to leading order
     n^-L if kappa / n = E tr [y^{2L-1} + y^{2L}] / ((2L - 1) E tr y^{2L-2}).
     """
-    require_count("loops", loops)
+    loops = require_count(
+        "loops", loops, most=EXPANDED_LOOPS, why="the exact polynomials of more take minutes"
+    )
+    d = require_count("d", d)
     above = _central_moment(2 * loops - 1, d, loops) + _central_moment(2 * loops, d, loops)
     return above / ((2 * loops - 1) * _central_moment(2 * loops - 2, d, loops - 1))
 
@@ -214,16 +227,20 @@ def tied_risk(
     has the sample's: a looped layer with the row (u^T, 1) in P descends on labels y_i + <u, x_i>.
     Exact for up to five loops; see `theory.wishart.TooLargeError`.
     """
-    require_count("loops", loops)
+    loops = require_count("loops", loops)
+    d = require_square("covariance", covariance)
+    require_tensor("preconditioner", preconditioner, (d, d), like=covariance)
+    if shift is not None:
+        require_tensor("shift", shift, (d,), like=covariance)
     risk = layered_risk(
         preconditioner.unsqueeze(0), covariance, n, prior, loops=loops, symmetric=symmetric
     )
     if shift is None:
         return risk
-    root = torch.linalg.cholesky(covariance)
+    root = cholesky("covariance", covariance)
     white_shift = root.mT @ shift
     letters = torch.stack([root.mT @ preconditioner @ root, torch.outer(white_shift, white_shift)])
-    return risk + _shift_polynomial(loops, n)(letters)
+    return risk + _shift_polynomial(loops, require_count("n", n))(letters)
 
 
 @cache
@@ -244,8 +261,10 @@ def lower_bound(
 
     It equals the loss on the ray A = a Sigma^-1 and is below it elsewhere; see the module's proof.
     """
-    require_count("loops", loops)
-    root = torch.linalg.cholesky(covariance)
+    loops, n = require_count("loops", loops), require_count("n", n)
+    d = require_square("covariance", covariance)
+    require_tensor("preconditioner", preconditioner, (d, d), like=covariance)
+    root = cholesky("covariance", covariance)
     return _power_polynomial(2 * loops, n)((root.mT @ preconditioner @ root).unsqueeze(0))
 
 
@@ -265,11 +284,12 @@ def _power_polynomial(power: int, n: int) -> TracePolynomial:
     return expected_trace(product, n, symmetric=[])
 
 
-def _require_exact(loops: int) -> None:
-    require_count("loops", loops)
+def _require_exact(loops: int) -> int:
+    loops = require_count("loops", loops)
     if loops > EXACT_LOOPS:
         raise TooLargeError(
             f"the exact moments for {loops} loops are too large ({EXACT_LOOPS} loops is the most). "
             "theory.linear.sampled_looped_optimum gives the optimum with a standard error, and "
             "theory.linear.context_losses the loss on sampled contexts."
         )
+    return loops

@@ -16,8 +16,17 @@ from jaxtyping import Float
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
-from innerloop.theory.checks import require_length, require_noise
-from innerloop.theory.wishart.words import TooLargeError
+from innerloop.theory.checks import (
+    TooLargeError,
+    cholesky,
+    require_count,
+    require_covariance,
+    require_length,
+    require_noise,
+    require_prior,
+    require_room,
+    require_tensor,
+)
 
 LabelFunction = Callable[[Tensor], Tensor]
 """From covariates [points, d] to labels [points]."""
@@ -38,12 +47,21 @@ class JointMoments:
     label_power: Float[Tensor, "*batch"]
     """E y^2. Zhang 2023, Theorem 4.2, needs it to be finite but does not list it."""
 
+    def __post_init__(self) -> None:
+        require_tensor("cross", self.cross, (None,), batched=True)
+        *batch, d = self.cross.shape
+        for name, moment in (("second", self.second), ("spread", self.spread)):
+            require_tensor(name, moment, (*batch, d, d), like=self.cross)
+        require_tensor("label_power", self.label_power, tuple(batch), like=self.cross)
+
     @classmethod
     def linear(cls, covariance: Float[Tensor, "d d"], weight: Float[Tensor, " d"]) -> JointMoments:
         """y = <w, x> with x ~ N(0, Lambda): Cov(x y) = (w^T Lambda w) Lambda + Lambda w w^T Lambda.
 
         Zhang 2023, below Theorem 4.2.
         """
+        d = require_covariance("covariance", covariance, definite=False)
+        require_tensor("weight", weight, (d,), like=covariance)
         cross = covariance @ weight
         power = weight @ cross
         return cls(covariance, cross, power * covariance + torch.outer(cross, cross), power)
@@ -63,20 +81,19 @@ class JointMoments:
         degree 2 degree + 2, and K nodes in every direction are exact to degree 2 K - 1. For other
         smooth functions a larger degree is more precise.
         """
-        if degree < 0:
-            raise ValueError(f"degree must be 0 or more, got {degree}")
-        d, count = len(covariance), degree + 2
-        if count**d > limit:
+        d, limit = require_covariance("covariance", covariance), require_count("limit", limit)
+        count = require_count("degree", degree, least=0) + 2
+        if d > limit.bit_length() or count > limit or count**d > limit:
             raise TooLargeError(
-                f"quadrature of degree {degree} in d = {d} dimensions takes {count}^{d} = "
-                f"{count**d} points, and at most {limit} are allowed. Sample instead: "
+                f"quadrature of degree {degree} in d = {d} dimensions takes {count}^{d} "
+                f"points, and at most {limit} are allowed. Sample instead: "
                 "SampledMoments.draw(gaussian_pairs(covariance, function), ...)"
             )
         nodes, weights = (torch.as_tensor(v).to(covariance) for v in roots_hermitenorm(count))
         z = torch.cartesian_prod(*[nodes] * d).view(-1, d)
         mass = torch.cartesian_prod(*[weights / weights.sum()] * d).view(-1, d).prod(-1)
         x = z @ torch.linalg.cholesky(covariance).mT
-        return cls._from_raw(*_raw_moments(x, function(x), mass))
+        return cls._from_raw(*_raw_moments(x, _labels(function, x), mass))
 
     def with_noise(self, noise_std: float) -> JointMoments:
         """The same labels with independent noise of this standard deviation added to all of them.
@@ -100,6 +117,13 @@ class JointMoments:
         return cls(second, cross, fourth - cross.unsqueeze(-1) * cross.unsqueeze(-2), power)
 
 
+def _labels(function: LabelFunction, x: Tensor) -> Tensor:
+    """One label for each point; [points, 1] would be broadcast into all pairs of points."""
+    y = function(x)
+    require_tensor("the value of function", y, (len(x),), like=x)
+    return y
+
+
 def _raw_moments(x: Tensor, y: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Weighted sums of x x^T, x y, y^2 x x^T and y^2."""
     return (
@@ -115,12 +139,15 @@ def gaussian_pairs(
 ) -> PairSampler:
     """Samples x ~ N(0, covariance) and y = function(x) + noise_std N(0, 1)."""
     require_noise(noise_std)
-    root = torch.linalg.cholesky(covariance)
+    require_covariance("covariance", covariance)
+    root = cholesky("covariance", covariance)
 
     def sample(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        count = require_count("count", count)
+        require_room(f"{count} pairs", count * (len(root) + 1))
         z = torch.randn(count, len(root) + 1, generator=generator, dtype=root.dtype)
         x = z[:, :-1] @ root.mT
-        return x, function(x) + noise_std * z[:, -1]
+        return x, _labels(function, x) + noise_std * z[:, -1]
 
     return sample
 
@@ -139,15 +166,19 @@ class SampledMoments:
         cls, sampler: PairSampler, samples: int, *, generator: torch.Generator, groups: int = 50
     ) -> SampledMoments:
         """Moments of `samples` pairs (rounded down to equal groups), drawn one group at a time."""
+        samples, groups = require_count("samples", samples), require_count("groups", groups)
         if groups < 2 or samples < groups:
             raise ValueError(
                 "groups must be at least 2 and samples at least as many as groups, "
                 f"got {groups} groups and {samples} samples"
             )
         size = samples // groups
+        require_room(f"a group of {size} samples", size)
         drawn = []
         for _ in range(groups):
             x, y = sampler(size, generator)
+            require_tensor("the labels of sampler", y, (size,))
+            require_tensor("the covariates of sampler", x, (size, None), like=y)
             drawn.append(_raw_moments(x, y, torch.full_like(y, 1 / size)))
         raw = [torch.stack(moment) for moment in zip(*drawn, strict=True)]
         pooled = [moment.mean(0) for moment in raw]
@@ -178,6 +209,8 @@ def prediction_error(
     for any A, also one that is not symmetric; M may be math.inf. Differentiable in A.
     """
     require_length(length)
+    d = moments.cross.shape[-1]
+    require_tensor("preconditioner", preconditioner, (d, d), like=moments.cross)
     a, c = preconditioner, moments.cross
     seen = moments.spread / length + c.unsqueeze(-1) * c.unsqueeze(-2)
     power = torch.einsum("...ij,...ji->...", a.mT @ moments.second @ a, seen)
@@ -204,7 +237,9 @@ class ErrorParts:
 def error_parts(
     preconditioner: Float[Tensor, "d d"], moments: JointMoments, length: int | float
 ) -> ErrorParts:
-    """`prediction_error` taken apart: best linear predictor, variance and bias."""
+    """`prediction_error` taken apart: best linear predictor, variance and bias; one batch only."""
+    require_tensor("moments.cross", moments.cross, (None,))
+    require_covariance("moments.second", moments.second)
     return _parts(
         preconditioner,
         moments.second,
@@ -228,6 +263,8 @@ def mean_error_parts(
     noise_std^2, Lambda Omega Lambda, and the former times Lambda plus the latter.
     """
     require_noise(noise_std)
+    require_covariance("covariance", covariance)
+    require_prior(prior, covariance)
     omega = torch.eye(len(covariance)).to(covariance) if prior is None else prior
     outer = covariance @ omega @ covariance
     power = (covariance @ omega).trace() + noise_std**2
@@ -239,6 +276,7 @@ def _parts(
 ) -> ErrorParts:
     """`outer` is c c^T, or its mean over tasks."""
     require_length(length)
+    require_tensor("preconditioner", a, tuple(second.shape), like=second)
     inverse = torch.linalg.inv(second)
     off = a - inverse
     return ErrorParts(

@@ -13,8 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from innerloop.theory.checks import require_count, require_room, require_tensor
 from innerloop.theory.flow.minima import least_squares
-from innerloop.theory.wishart.moments import Quadrature, mean_spectrum, recurrence
+from innerloop.theory.wishart.moments import (
+    MOST_COEFFICIENTS,
+    Quadrature,
+    mean_spectrum,
+    recurrence,
+)
+
+MOST_LAYERS = MOST_COEFFICIENTS - 1
+MOST_TRANSFORMED = 4
+"""Layers with transforms, whose risk has degree 3^L - 1."""
 
 
 def ray_error(
@@ -27,6 +37,9 @@ def ray_error(
     Without transforms prod_l (1 - a_l x). With them, g being the covariance as transformed so far,
     e <- e (1 - a g), g <- g (1 - a b g)^2 from e = 1, g = x.
     """
+    require_tensor("steps", steps, (None,), batched=True)
+    if transforms is not None:
+        require_tensor("transforms", transforms, (steps.shape[-1],), like=steps, batched=True)
     error, g = torch.ones_like(spectrum), spectrum
     for layer in range(steps.shape[-1]):
         a = steps[..., layer, None]
@@ -43,13 +56,17 @@ def ray_risk(
     transforms: Float[Tensor, "*batch layers"] | None = None,
 ) -> Float[Tensor, "*batch"]:
     """E (prediction - y_q)^2 on the ray, differentiable; E y_q^2 = d."""
+    require_tensor("steps", steps, (None,), batched=True)
     spectrum = ray_spectrum(steps.shape[-1], n, d, transformed=transforms is not None)
     return spectrum(ray_error(steps, spectrum.nodes, transforms) ** 2)
 
 
 def ray_spectrum(layers: int, n: int, d: int, *, transformed: bool = False) -> Quadrature:
-    """The quadrature that makes `ray_risk` exact: the risk has degree 2L, or 3^L - 1, in W/n."""
-    _require_layers(layers)
+    """The quadrature that makes `ray_risk` exact: the risk has degree 2L, or 3^L - 1, in W/n.
+
+    For up to 79 layers, or 4 with transforms.
+    """
+    layers = _require_layers(layers, transformed)
     return mean_spectrum(n, d, 3**layers - 1 if transformed else 2 * layers)
 
 
@@ -76,7 +93,7 @@ def untied_optimum(layers: int, n: int, d: int) -> RayOptimum:
     whose roots are real, positive and distinct. So a_l = 1 / root_l, all different: looping one
     step is strictly worse for L >= 2.
     """
-    _require_layers(layers)
+    layers = _require_layers(layers)
     roots = recurrence(n, d, layers, weighted=True).gauss().nodes
     risk = recurrence(n, d, layers + 1).least_square_at_zero(layers)
     return RayOptimum((1 / roots).sort().values, float(risk))
@@ -90,7 +107,8 @@ def transformed_optimum(
     No closed form is known, and the ray has several local minima from L = 2 on: `hits` says how
     often the search found the one it returns. The last transform changes nothing and is 0.
     """
-
+    layers, starts = _require_layers(layers, True), require_count("starts", starts)
+    require_room(f"a search from {starts} starts", starts * 3**layers * 2 * layers)
     spectrum = ray_spectrum(layers, n, d, transformed=True)
 
     def residuals(vector: Tensor) -> Tensor:
@@ -106,6 +124,6 @@ def transformed_optimum(
     return RayOptimum(best[:layers], risks.min().item(), pad(best[layers:], (0, 1)), hits)
 
 
-def _require_layers(layers: int) -> None:
-    if layers < 1:
-        raise ValueError(f"layers or loops must be at least 1, got {layers}")
+def _require_layers(layers: int, transformed: bool = False) -> int:
+    most = MOST_TRANSFORMED if transformed else MOST_LAYERS
+    return require_count("layers", layers, most=most, why="the exact moments of more take minutes")

@@ -18,10 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innerloop.theory.checks import require_length, require_noise
+from innerloop.theory.checks import (
+    TooLargeError,
+    require_count,
+    require_length,
+    require_noise,
+)
 
 Length = int | float
 """A number of examples; math.inf is allowed."""
+LONGEST = 2**53
+"""The lengths that float64 counts one by one; an `eps` that needs longer ones is refused."""
+MOST_TRIED = 10**7
+"""Lengths that `equal_length` tries one after another."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,8 @@ class SampleComplexity:
     noise_std: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.spectrum or not all(0 < value < math.inf for value in self.spectrum):
+        positive = all(0 < value < math.inf for value in self.spectrum)
+        if not len(self.spectrum) or not positive or not sum(self.spectrum) < math.inf:
             raise ValueError(
                 f"spectrum must be one or more positive finite numbers, got {list(self.spectrum)}"
             )
@@ -70,7 +80,7 @@ class SampleComplexity:
         The bias l (k / (N + k))^2 falls in N for every eigenvalue: bisection is exact.
         """
         self._require_reachable(eps)
-        return _first(lambda n: self.error(n, math.inf) < eps)
+        return _first(lambda n: self.error(n, math.inf) < eps, eps)
 
     def test_length(self, eps: float, train: Length) -> int:
         """The smallest M with error(train, M) <= eps; the error is a constant plus one over M."""
@@ -81,7 +91,7 @@ class SampleComplexity:
                 f"eps must be above {least:.6g}, which longer test prompts approach after training "
                 f"on {train} examples, got {eps}; train on {self.train_length(eps)} or more"
             )
-        return _first(lambda m: self.error(train, m) <= eps)
+        return _first(lambda m: self.error(train, m) <= eps, eps)
 
     def equal_length(self, eps: float) -> int:
         """The smallest n with error(n, n) <= eps: tests as long as the training prompts.
@@ -95,27 +105,32 @@ class SampleComplexity:
         self._require_reachable(eps)
         values, k = self._eigenvalues()
         v = self.noise_std**2 / values
-        rising = max(0, math.ceil((k * (v - k) / (k + v)).max()))
+        turn = float((k * (v - k) / (k + v)).max())
+        if not turn < MOST_TRIED:
+            raise TooLargeError(
+                f"with this spectrum and noise the error need not fall in n before n = {turn:.3g}, "
+                f"and at most {MOST_TRIED:.0e} lengths are tried one by one"
+            )
+        rising = max(0, math.ceil(turn))
         block = 1 << 14
         for start in range(1, rising + 1, block):
             tried = np.arange(start, min(start + block, rising + 1), dtype=float)
             reached = np.flatnonzero(self._errors(tried, tried) <= eps)
             if len(reached):
                 return start + int(reached[0])
-        return _first(lambda n: self.error(n, n) <= eps, start=rising + 1)
+        return _first(lambda n: self.error(n, n) <= eps, eps, start=rising + 1)
 
     def frontier(self, eps: float, points: int = 12) -> list[Lengths]:
         """For increasing N the smallest M that reaches `eps`, as long as longer training helps.
 
-        At most `points` values of N at equal ratios are tried, and those are kept that allow a
-        shorter test than all before them. None lies above n = `equal_length`. For suppose (N, M)
-        reaches eps with N > n. If M >= n, (n, n) is shorter. If M < n < N: an eigenvalue's share
-        is a parabola in u, lowest at u = l / (l + (l k + s^2) / M), which N = M is already at or
-        beyond, so that it grows with N from there on; training on M examples would reach eps
-        too, against the choice of n.
+        At most `points` values of N (2 to 10,000 of them) at equal ratios are tried, and those are
+        kept that allow a shorter test than all before them. None lies above n = `equal_length`.
+        For suppose (N, M) reaches eps with N > n. If M >= n, (n, n) is shorter. If M < n < N: an
+        eigenvalue's share is a parabola in u, lowest at u = l / (l + (l k + s^2) / M), which N = M
+        is already at or beyond, so that it grows with N from there on; training on M examples
+        would reach eps too, against the choice of n.
         """
-        if points < 2:
-            raise ValueError(f"points must be at least 2, got {points}")
+        points = require_count("points", points, least=2, most=10_000, why="no curve needs more")
         first, last = self.train_length(eps), self.equal_length(eps)
         grid = np.unique(np.geomspace(first, max(first, last), points).round().astype(int))
         pairs: list[Lengths] = []
@@ -136,8 +151,11 @@ class SampleComplexity:
         self._require_reachable(eps)
         d, trace, room = len(self.spectrum), sum(self.spectrum), eps - self.floor
         kappa = max(self.spectrum) / min(self.spectrum)
-        test = math.ceil(2 * ((d + 1) * trace + d * self.floor) / room)
-        train = math.ceil(math.sqrt(2 * (1 + 2 * d + d**2 * kappa) * trace / room))
+        exact_test = 2 * ((d + 1) * trace + d * self.floor) / room
+        exact_train = math.sqrt(2 * (1 + 2 * d + d**2 * kappa) * trace / room)
+        if not max(exact_test, exact_train) <= LONGEST:
+            raise _too_long(eps)
+        test, train = math.ceil(exact_test), math.ceil(exact_train)
         return Lengths(train, test, self.error(train, test))
 
     def _eigenvalues(self) -> tuple[np.ndarray, np.ndarray]:
@@ -160,9 +178,12 @@ class SampleComplexity:
             )
 
 
-def _first(reached: Callable[[int], bool], start: int = 1) -> int:
+def _first(reached: Callable[[int], bool], eps: float, start: int = 1) -> int:
     """The smallest integer from `start` on that is reached, if all after a reached one are."""
-    below, above = next((low, high) for low, high in _doubling(start) if reached(high))
+    bracket = next((pair for pair in _doubling(start) if reached(pair[1])), None)
+    if bracket is None:
+        raise _too_long(eps)
+    below, above = bracket
     while above - below > 1:
         middle = (below + above) // 2
         below, above = (below, middle) if reached(middle) else (middle, above)
@@ -171,6 +192,13 @@ def _first(reached: Callable[[int], bool], start: int = 1) -> int:
 
 def _doubling(start: int) -> Iterator[tuple[int, int]]:
     low, step = start - 1, 1
-    while True:
+    while low + step <= LONGEST:
         yield low, low + step
         low, step = low + step, 2 * step
+
+
+def _too_long(eps: float) -> TooLargeError:
+    return TooLargeError(
+        f"eps must be larger for this spectrum and noise: prompts of more than 2^53 "
+        f"examples, which float64 does not count, would be needed, got {eps}"
+    )

@@ -17,15 +17,22 @@ from torch import Tensor
 
 from innerloop.theory.checks import (
     require_count,
+    require_covariance,
+    require_finite,
     require_length,
     require_noise,
+    require_number,
     require_positive,
+    require_prior,
+    require_tensor,
 )
 from innerloop.theory.linear.covariance_law import CovarianceLaw
 from innerloop.theory.linear.layers import sandwich_moment
 
 NODES = 60
 """Of the quadratures in `response_risk`: exact for polynomial responses up to degree 29."""
+LARGEST_DIMENSION = 342
+"""In `response_risk`: the weight of a Gauss-Laguerre rule is a gamma function, which overflows."""
 
 
 def one_step_risk(
@@ -46,6 +53,12 @@ def one_step_risk(
     """
     require_length(length)
     require_noise(noise_std)
+    _require_step(preconditioner, covariance, prior)
+    if query_covariance is not None:
+        require_tensor(
+            "query_covariance", query_covariance, tuple(covariance.shape), like=covariance
+        )
+        require_covariance("query_covariance", query_covariance, definite=False)
     a, t = preconditioner, covariance
     omega = _identity_unless(prior, t)
     q = t if query_covariance is None else query_covariance
@@ -75,8 +88,9 @@ def in_context_query_risk(
 
     Gaussian moments of products of quadratic forms.
     """
-    require_count("length", length)
+    length = require_count("length", length)
     require_noise(noise_std)
+    _require_step(preconditioner, covariance, prior)
     a, t, m = preconditioner, covariance, length
     omega = _identity_unless(prior, t)
     left = (m - 1) / m
@@ -124,6 +138,7 @@ def random_covariance_risk(
     least.
     """
     require_length(length)
+    require_tensor("preconditioner", preconditioner, (law.d, law.d), like=law.mean)
     a = preconditioner
     cubic = (1 + 1 / length) * law.square_and_self + law.pair_and_trace / length
     seen = torch.einsum("ijkl,kj,li->", cubic, a, a)
@@ -148,11 +163,12 @@ def response_risk(
         E (y_i x_i) = w t_1 / |w|^2,      E y_i^2 |x_i|^2 = p_2 / |w|^2 + (d - 1) variance p_0.
 
     What is left is an integral over s by Gauss-Hermite and one over |w|^2 by Gauss-Laguerre.
-    The length M may be math.inf.
+    The length M may be math.inf, and d is at most 342.
     """
+    require_number("step", step)
     require_positive("variance", variance)
     require_positive("prior_variance", prior_variance)
-    require_count("d", d)
+    d = require_count("d", d, most=LARGEST_DIMENSION, why="the quadrature's weights overflow")
     require_length(length)
     require_noise(noise_std)
     s, s_mass = roots_hermitenorm(NODES)
@@ -160,7 +176,10 @@ def response_risk(
     s_mass, r_mass = s_mass / s_mass.sum(), r_mass / r_mass.sum()
     squared_norm = 2 * prior_variance * half[:, None]  # of w: prior_variance chi^2_d
     projections = np.sqrt(variance * squared_norm) * s  # [norms, nodes]
-    labels = response(torch.as_tensor(projections)).numpy()
+    answered = response(torch.as_tensor(projections))
+    require_tensor("the value of response", answered, projections.shape)
+    require_finite("the value of response", answered)
+    labels = answered.numpy()
 
     def mean(values: np.ndarray) -> np.ndarray:
         return np.asarray((values * s_mass).sum(1))
@@ -172,6 +191,12 @@ def response_risk(
     second = cross_squared + (spread - cross_squared) / length  # E |m|^2
     risk = step**2 * variance * second - 2 * step * cross_squared + power
     return float((risk * r_mass).sum())
+
+
+def _require_step(preconditioner: Tensor, covariance: Tensor, prior: Tensor | None) -> None:
+    d = require_covariance("covariance", covariance, definite=False)
+    require_tensor("preconditioner", preconditioner, (d, d), like=covariance)
+    require_prior(prior, covariance)
 
 
 def _identity_unless(matrix: Tensor | None, like: Tensor) -> Tensor:

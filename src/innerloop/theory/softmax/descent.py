@@ -15,6 +15,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    TooLargeError,
+    require_count,
+    require_finite,
+    require_not_negative,
+    require_positive,
+    require_tensor,
+)
 from innerloop.theory.softmax.ridge import DictionaryRisk
 
 
@@ -25,6 +33,7 @@ def smallest_eigenvalue(
 
     Yang 2024, Eq. 14; the square of a singular value, so that 1e-16 and 0 are told apart.
     """
+    _require_softmaxes(risk, softmaxes)
     heads, shown, _ = softmaxes.shape
     if heads < shown:
         return softmaxes.new_zeros(())
@@ -52,10 +61,17 @@ class DescentConstants:
     gap: float
     """L - L* at the start."""
 
+    def __post_init__(self) -> None:
+        for name in ("heads", "shown", "tokens"):
+            require_count(name, getattr(self, name))
+        for name in ("root_norm", "column_norm", "target_norm", "target_bound", "zeta", "gap"):
+            require_not_negative(name, getattr(self, name))
+
     @classmethod
     def of(
         cls, risk: DictionaryRisk, softmaxes: Float[Tensor, "heads shown tokens"]
     ) -> DescentConstants:
+        _require_softmaxes(risk, softmaxes)
         heads, shown, tokens = softmaxes.shape
         if not risk.noise > 0:
             raise ValueError(
@@ -88,8 +104,7 @@ class DescentConstants:
     def alpha_bound(self, gamma: float) -> float:
         """What |alpha_h| never exceeds while training (Eq. 44)."""
         self._require_full_rank()
-        if not gamma > 0:
-            raise ValueError(f"gamma must be positive, got {gamma}")
+        require_positive("gamma", gamma)
         scale = 4 * math.sqrt(2 * self.tokens) * self.root_norm
         return scale * math.sqrt(self.gap) / (gamma * self.zeta)
 
@@ -102,11 +117,13 @@ class DescentConstants:
         a = gamma H alpha. Yang 2024, Lemma 10, except for the factor of the last line: squaring
         Eq. 58 squares 2 gamma f_max |Zbar| / K too; see `printed_smoothness`.
         """
+        _require_rates(gamma, alpha)
         factor = 16 / self.tokens * (gamma * self.column_norm * self.root_norm) ** 2
         return self._smoothness(gamma, alpha, factor)
 
     def printed_smoothness(self, gamma: float, alpha: float) -> float:
         """Lemma 10 as printed (Eq. 61), with 8 gamma f_max |Zbar| before the last bracket."""
+        _require_rates(gamma, alpha)
         return self._smoothness(gamma, alpha, 8 * gamma * self.column_norm * self.root_norm)
 
     def _smoothness(self, gamma: float, alpha: float, factor: float) -> float:
@@ -138,6 +155,8 @@ class DescentConstants:
         Next to what it inherits from Eq. 61 it has |Zbar|^2 for |Zbar| in a, so that it does not
         scale as a curvature does, and 4 K alpha^2 for max(1, 4 K alpha^2).
         """
+        self._require_full_rank()
+        require_positive("gamma", gamma)
         h, k, n, zeta, gap = self.heads, self.tokens, self.shown, self.zeta, self.gap
         reach = 8 * math.sqrt(2 * k * gap) * h * self.root_norm**2 / zeta + self.target_bound
         first = 8 * gamma**2 / k + 4096 * k**2 * n * gap / (gamma * zeta**2)
@@ -151,6 +170,7 @@ class DescentConstants:
 
     def decrease(self, weight_rate: float) -> float:
         """eta_w zeta / 2K: the share of the gap that every step removes (Theorem 1, Eq. 18)."""
+        require_positive("weight_rate", weight_rate)
         return weight_rate * self.zeta / (2 * self.tokens)
 
     def _require_full_rank(self) -> None:
@@ -174,20 +194,37 @@ def iterations(
     """Steps after which (1/2K) |prediction - ridge|^2 <= precision (Yang 2024, Theorem 2, Eq. 21).
 
     For every |lambda| <= radius, with probability 1 - failure over the noise of the prompt, if each
-    step removes this share of the gap.
+    step removes this share of the gap. Shares lie strictly between 0 and 1, the rest is positive.
     """
     for name, share in (("decrease", decrease), ("failure", failure)):
         if not 0 < share < 1:
             raise ValueError(f"{name} must lie strictly between 0 and 1, got {share}")
     for name, value in (("precision", precision), ("radius", radius), ("tau", tau)):
-        if not 0 < value < float("inf"):
-            raise ValueError(f"{name} must be positive and finite, got {value}")
+        require_positive(name, value)
+    require_tensor("features", features, (None, None))
+    require_finite("features", features)
     n, m = features.shape
     log = math.log(1 / failure)
     noise = math.sqrt(tau * (2 * math.sqrt(n * log) + 2 * log + n))
     labels = radius * (_norm(features) + noise)  # bounds |y| with that probability
-    ratio = labels**2 * constants.gap / (m * tau * precision)
-    return max(0, math.ceil(math.log(ratio) / -math.log1p(-decrease)))
+    scale = m * tau * precision
+    ratio = labels * labels * constants.gap / scale if scale > 0 else math.inf
+    steps = math.log(ratio) / -math.log1p(-decrease) if ratio > 0 else 0.0
+    if not steps < math.inf:
+        raise TooLargeError(
+            f"the steps to precision = {precision} at radius = {radius}, tau = {tau} and decrease "
+            f"= {decrease} are more than float64 holds"
+        )
+    return max(0, math.ceil(steps))
+
+
+def _require_softmaxes(risk: DictionaryRisk, softmaxes: Tensor) -> None:
+    require_tensor("softmaxes", softmaxes, (None, risk.shown, risk.tokens), like=risk.root)
+
+
+def _require_rates(gamma: float, alpha: float) -> None:
+    require_positive("gamma", gamma)
+    require_not_negative("alpha", alpha)
 
 
 def _norm(matrix: Tensor) -> float:

@@ -18,6 +18,15 @@ from jaxtyping import Float
 from scipy.optimize import nnls
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    require_count,
+    require_covariance,
+    require_finite,
+    require_not_negative,
+    require_room,
+    require_tensor,
+)
+
 
 @dataclass(frozen=True)
 class DictionaryRisk:
@@ -41,6 +50,15 @@ class DictionaryRisk:
     noise: float
     """tau tr(M), the part of E y_k^2 that is noise; m tau if M = I."""
 
+    def __post_init__(self) -> None:
+        require_tensor("cross", self.cross, (None, None))
+        shown, tokens = self.cross.shape
+        require_tensor("gram", self.gram, (shown, shown), like=self.cross)
+        require_tensor("power", self.power, (tokens,), like=self.cross)
+        if shown > tokens:
+            raise ValueError(f"cross must have a column for each shown token, got {shown, tokens}")
+        require_not_negative("noise", self.noise)
+
     @classmethod
     def of(
         cls,
@@ -49,19 +67,20 @@ class DictionaryRisk:
         tau: float,
         second_moment: Float[Tensor, "features features"] | None = None,
     ) -> DictionaryRisk:
+        """For tokens with these features, the first `shown` of them in the prompt; tau >= 0."""
+        shown = _require_shown(features, shown)
+        require_not_negative("tau", tau)
+        require_finite("features", features)
         count, m = features.shape
-        if not 1 <= shown <= count:
-            raise ValueError(f"shown must be between 1 and the {count} tokens, got {shown}")
-        if not 0 <= tau < float("inf"):
-            raise ValueError(f"tau is a variance: it must be finite and >= 0, got {tau}")
-        if not features.isfinite().all():
-            raise ValueError("features must be finite, got an entry that is NaN or infinite")
+        require_room(f"the labels of {count} tokens", count**2)
         moment = torch.eye(m).to(features) if second_moment is None else second_moment
         if moment.shape != (m, m):
             raise ValueError(
                 f"second_moment must have shape {[m, m]}, for {m} features, got "
                 f"{list(moment.shape)}"
             )
+        require_tensor("second_moment", moment, (m, m), like=features)
+        require_covariance("second_moment", moment, definite=False)
         noise = tau * moment.trace().item()
         labels = features @ moment @ features.mT + noise * torch.eye(len(features)).to(features)
         return cls(labels[:shown, :shown], labels[:shown], labels.diagonal(), noise)
@@ -86,6 +105,8 @@ class DictionaryRisk:
         self, one: Float[Tensor, "shown tokens"], other: Float[Tensor, "shown tokens"]
     ) -> Float[Tensor, ""]:
         """E (1/K) |prediction of one - prediction of the other|^2 under these labels."""
+        for matrix in (one, other):
+            require_tensor("matrix", matrix, (self.shown, self.tokens), like=self.cross)
         return (self.root @ (one - other)).square().sum() / self.tokens
 
     @cached_property
@@ -125,7 +146,12 @@ def ridge_coefficients(
     """argmin over lambda of sum_i (y_i - <lambda, z_i>)^2 + penalty |lambda|^2.
 
     (Z Z^T + penalty I)^-1 Z y. Yang 2024, Eq. 20, is the penalty m tau, Eq. 25 is N tau.
+    It is positive, or zero where the shown tokens are at least as many as the features.
     """
+    require_tensor("features", features, (None, None))
+    shown, m = features.shape
+    require_tensor("labels", labels, (shown,), like=features, batched=True)
+    _require_penalty(penalty, shown, m)
     moment = features.mT @ features + penalty * torch.eye(features.shape[1]).to(features)
     return torch.linalg.solve(moment, features.mT @ labels.unsqueeze(-1)).squeeze(-1)
 
@@ -140,9 +166,28 @@ def ridge_matrix(
     With penalty m tau it is the optimum A* of `DictionaryRisk` (Yang 2024, Theorem 2); with N tau
     it is what the paper calls the best prediction (Eq. 23). They are equal where N = m.
     """
+    shown = _require_shown(features, shown)
+    _require_penalty(penalty, shown, features.shape[1])
     identity = torch.eye(shown).to(features)
     coefficients = ridge_coefficients(features[:shown], identity, penalty)  # one row per label
     return torch.cat([identity, coefficients @ features[shown:].mT], dim=1)
+
+
+def _require_shown(features: Tensor, shown: int) -> int:
+    require_tensor("features", features, (None, None))
+    shown = require_count("shown", shown)
+    if shown > len(features):
+        raise ValueError(f"shown must be between 1 and the {len(features)} tokens, got {shown}")
+    return shown
+
+
+def _require_penalty(penalty: float, shown: int, features: int) -> None:
+    require_not_negative("penalty", penalty)
+    if penalty == 0 and shown < features:
+        raise ValueError(
+            f"penalty must be positive where {shown} shown tokens are fewer than the {features} "
+            f"features, or no minimum is the only one, got {penalty}"
+        )
 
 
 def one_head_floor(risk: DictionaryRisk) -> float:

@@ -1,5 +1,6 @@
 """Wishart matrices: moments, spectra, words, and the law of the largest eigenvalue."""
 
+from innerloop.theory.checks import TooLargeError
 from innerloop.theory.wishart.covariance_moments import moment_eigenvalues, residual_eigenvalues
 from innerloop.theory.wishart.largest_eigenvalue import largest_eigenvalue_exceeds
 from innerloop.theory.wishart.moments import (
@@ -13,7 +14,6 @@ from innerloop.theory.wishart.moments import (
 from innerloop.theory.wishart.nodes import wishart_nodes
 from innerloop.theory.wishart.words import (
     MatrixPolynomial,
-    TooLargeError,
     TracePolynomial,
     expected_trace,
 )

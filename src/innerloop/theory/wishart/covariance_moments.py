@@ -7,6 +7,12 @@ from fractions import Fraction
 from functools import cache
 from math import comb
 
+from innerloop.theory.checks import TooLargeError, require_count
+
+LARGEST_POWER = 30
+"""Of a sample covariance; the recursion passes through all partitions of it."""
+LARGEST_SPECTRUM = 1000
+
 Spectrum = tuple[Fraction, ...]
 
 
@@ -23,23 +29,34 @@ def moment_eigenvalues(spectrum: Sequence[Fraction | int], n: int, k: int) -> Sp
     and E[p_q O] = tr E[W^q O] closes the recursion. Every term is positive, and the first one
     alone makes n^k Sigma^k, so E[S^k] >= Sigma^k.
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
-    if k < 0:
-        raise ValueError(f"k must be 0 or more, got {k}")
-    exact = tuple(Fraction(value) for value in spectrum)
-    if not exact or min(exact) < 0:
-        raise ValueError(f"spectrum must hold numbers of 0 or more, at least one, got {spectrum}")
+    exact, n, k = _checked(spectrum, n, k)
     return tuple(value / n**k for value in _expected_power(k, (), n, exact))
 
 
 def residual_eigenvalues(spectrum: Sequence[Fraction | int], n: int, k: int) -> Spectrum:
     """The eigenvalues of E[(I - S)^k], exactly: beta_i^{(k)} in Gatmiry 2024, Lemma 4.3."""
-    moments = [moment_eigenvalues(spectrum, n, j) for j in range(k + 1)]
+    exact, n, k = _checked(spectrum, n, k)
+    moments = [moment_eigenvalues(exact, n, j) for j in range(k + 1)]
     return tuple(
         sum(((-1) ** j * comb(k, j) * moments[j][i] for j in range(k + 1)), Fraction(0))
-        for i in range(len(spectrum))
+        for i in range(len(exact))
     )
+
+
+def _checked(spectrum: Sequence[Fraction | int], n: int, k: int) -> tuple[Spectrum, int, int]:
+    n = require_count("n", n)
+    k = require_count("k", k, least=0, most=LARGEST_POWER, why="its moments take minutes")
+    if len(spectrum) > LARGEST_SPECTRUM:
+        raise TooLargeError(
+            f"spectrum must hold at most {LARGEST_SPECTRUM} eigenvalues, got {len(spectrum)}"
+        )
+    try:
+        exact = tuple(Fraction(value) for value in spectrum)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"spectrum must hold finite numbers, got {spectrum}") from None
+    if not exact or min(exact) < 0:
+        raise ValueError(f"spectrum must hold numbers of 0 or more, at least one, got {spectrum}")
+    return exact, n, k
 
 
 @cache

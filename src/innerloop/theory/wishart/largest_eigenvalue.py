@@ -8,13 +8,22 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
+from innerloop.theory.checks import TooLargeError, require_count
+
 Array = NDArray[np.float64]
 
 NODES = 400
+LARGEST_SIDE = 90
+"""Of the smaller of n and d: from 100 on these nodes no longer resolve the polynomials."""
+LARGEST_FREEDOM = 10**8
+"""Of the larger one: an exponent of its size loses as many digits as it has before the point."""
 
 
 def largest_eigenvalue_exceeds(value: float, n: int, d: int) -> float:
-    """P(lambda_max(W) > value) for W ~ Wishart_d(I, n), without sampling, to about 1e-12.
+    """P(lambda_max(W) > value) for W ~ Wishart_d(I, n), without sampling.
+
+    The error is about 1e-12, and 1e-15 n if that is larger. Of n and d the smaller is at most 90,
+    the larger at most 1e8.
 
     The density of the eigenvalues is prod_{i<j} |t_i - t_j| prod_i t_i^{(n-d-1)/2} e^{-t_i/2}. By
     de Bruijn's formula the probability that all are below x is Pf A(x) / Pf A(infinity), with
@@ -26,12 +35,17 @@ def largest_eigenvalue_exceeds(value: float, n: int, d: int) -> float:
     polynomials in the root s = sqrt(t) of an eigenvalue keep A well conditioned. With n < d the
     positive eigenvalues are those of the transposed problem.
     """
-    if n < 1 or d < 1:
-        raise ValueError(f"n and d must be at least 1, got n = {n}, d = {d}")
-    if math.isnan(value):
+    n, d = require_count("n", n), require_count("d", d)
+    if isinstance(value, bool) or math.isnan(value):
         raise ValueError(f"value must be a number, got {value}")
     if n < d:
         n, d = d, n
+    if d > LARGEST_SIDE or n > LARGEST_FREEDOM:
+        raise TooLargeError(
+            f"n and d must be at most {LARGEST_SIDE} (the smaller) and {LARGEST_FREEDOM:.0e} (the "
+            f"larger) for the probability to be right, got {d} and {n}; "
+            "theory.wishart.sample_wishart counts instead"
+        )
     # Singular values lie within a few units of [sqrt n - sqrt d, sqrt n + sqrt d]: beyond nine, a
     # probability of e^-40.
     low, high = max(0.0, math.sqrt(n) - math.sqrt(d) - 9), math.sqrt(n) + math.sqrt(d) + 9

@@ -22,6 +22,20 @@ from jaxtyping import Float
 from scipy.linalg import eigvalsh_tridiagonal
 from torch import Tensor
 
+from innerloop.theory.checks import (
+    TooLargeError,
+    require_count,
+    require_room,
+    require_tensor,
+)
+
+LARGEST_POWER = 300
+"""Of `trace_moment`, where it takes ten seconds; the time grows as its fourth power."""
+LARGEST_TOTAL = 45
+"""Of the powers in `expected_power_sums`: 10^5 partitions of it, with as many large integers."""
+MOST_COEFFICIENTS = 80
+"""Of `recurrence`, where they take a minute."""
+
 
 def sample_wishart(
     batch: int,
@@ -37,9 +51,15 @@ def sample_wishart(
     normals below. With n < d, W has rank n and T its first n columns only: T_ij is standard normal
     for all i > j, which is again exact.
     """
-    if n < 1 or d < 1:
-        raise ValueError(f"n and d must be at least 1, got n = {n}, d = {d}")
+    batch, n, d = (
+        require_count("batch", batch),
+        require_count("n", n, most=2**53, why="float64 does not count further"),
+        require_count("d", d),
+    )
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a real floating-point type, got {dtype}")
     columns = min(n, d)
+    require_room(f"{batch} Wishart matrices of d = {d}", batch * d * d)
     factor = torch.randn(
         batch, d, columns, generator=generator, dtype=dtype, device=generator.device
     ).tril(-1)
@@ -62,11 +82,15 @@ def expected_power_sums(powers: tuple[int, ...], n: int, d: int) -> int:
                    + 2 sum_{q in O} q E[p_{k-1+q} O / p_q].
 
     Every coefficient is a positive integer. States are integer partitions: 791 of them up to
-    k = 20, 44,582 up to k = 40.
+    k = 20, 44,582 up to k = 40. Powers are 0 or more, and sum to at most `LARGEST_TOTAL`.
     """
-    _require_sizes(n, d)
-    if min(powers, default=0) < 0:
-        raise ValueError(f"powers must be 0 or more, got {powers}")
+    n, d = require_count("n", n), require_count("d", d)
+    powers = tuple(require_count("powers", k, least=0) for k in powers)
+    if sum(powers) > LARGEST_TOTAL:
+        raise TooLargeError(
+            f"powers must sum to at most {LARGEST_TOTAL}, got {sum(powers)}; "
+            "trace_moment, for one trace alone, goes further"
+        )
     return _expected_power_sums(tuple(sorted(k for k in powers if k)), n, d) * d ** powers.count(0)
 
 
@@ -88,7 +112,7 @@ def _expected_power_sums(powers: tuple[int, ...], n: int, d: int) -> int:
 
 
 def trace_moment(k: int, n: int, d: int) -> int:
-    """E tr W^k by zonal polynomials, in O(k^3) operations on integers.
+    """E tr W^k by zonal polynomials, in O(k^3) operations on integers; k from 0 to 300.
 
     Write p_k = tr W^k in zonal polynomials Z_l (Jack polynomials with alpha = 2) and use
     E Z_l(W) = prod over cells of (n + c)(d + c), where the cell in row i and column j (from 0)
@@ -97,9 +121,8 @@ def trace_moment(k: int, n: int, d: int) -> int:
     the cell (2, 1), of content 0: only the diagrams (a, b, 1, ..., 1) remain.
     (Macdonald, Symmetric Functions and Hall Polynomials, VI.10 and VII.2.)
     """
-    _require_sizes(n, d)
-    if k < 0:
-        raise ValueError(f"k must be 0 or more, got {k}")
+    n, d = require_count("n", n), require_count("d", d)
+    k = require_count("k", k, least=0, most=LARGEST_POWER, why="its moments take minutes")
     if k == 0:
         return d
     total = Fraction(0)
@@ -157,6 +180,8 @@ class Recurrence:
 
         The Christoffel function at 0: 1 / sum_{k <= degree} pi_k(0)^2 / |pi_k|^2.
         """
+        most = len(self.beta) - 1
+        degree = require_count("degree", degree, least=0, most=most, why="more coefficients needed")
         previous, value, norm, total = Fraction(0), Fraction(1), Fraction(1), Fraction(0)
         for k in range(degree + 1):
             norm *= self.beta[k]
@@ -172,12 +197,16 @@ class Quadrature:
     nodes: Float[Tensor, " nodes"]
     weights: Float[Tensor, " nodes"]
 
+    def __post_init__(self) -> None:
+        require_tensor("nodes", self.nodes, (None,))
+        require_tensor("weights", self.weights, (len(self.nodes),), like=self.nodes)
+
     def __call__(self, values: Float[Tensor, "*batch nodes"]) -> Float[Tensor, "*batch"]:
         """The integral of a function given by its values at the nodes."""
+        require_tensor("values", values, (len(self.nodes),), batched=True)
         return (values * self.weights).sum(-1)
 
 
-@cache
 def recurrence(n: int, d: int, count: int, *, weighted: bool = False) -> Recurrence:
     """The first `count` recurrence coefficients of the mean spectrum mu of W/n.
 
@@ -185,6 +214,14 @@ def recurrence(n: int, d: int, count: int, *, weighted: bool = False) -> Recurre
     coefficients with a loss of digits that grows exponentially; here it runs in fractions and
     loses none.
     """
+    count = require_count(
+        "count", count, most=MOST_COEFFICIENTS, why="their exact moments take minutes"
+    )
+    return _recurrence(require_count("n", n), require_count("d", d), count, weighted)
+
+
+@cache
+def _recurrence(n: int, d: int, count: int, weighted: bool) -> Recurrence:
     shift = 1 if weighted else 0
     moments = [Fraction(trace_moment(k + shift, n, d), n ** (k + shift)) for k in range(2 * count)]
     alpha, beta = [moments[1] / moments[0]], [moments[0]]
@@ -199,14 +236,15 @@ def recurrence(n: int, d: int, count: int, *, weighted: bool = False) -> Recurre
     return Recurrence(tuple(alpha), tuple(beta))
 
 
-@cache
 def mean_spectrum(n: int, d: int, degree: int) -> Quadrature:
-    """Nodes and weights with sum_i w_i f(x_i) = E tr f(W/n) for deg f <= degree."""
-    if degree < 0:
-        raise ValueError(f"degree must be 0 or more, got {degree}")
-    return recurrence(n, d, degree // 2 + 1).gauss()
+    """Nodes and weights with sum_i w_i f(x_i) = E tr f(W/n) for deg f <= degree, up to 159."""
+    most = 2 * MOST_COEFFICIENTS - 1
+    degree = require_count(
+        "degree", degree, least=0, most=most, why="the exact moments behind it take minutes"
+    )
+    return _mean_spectrum(require_count("n", n), require_count("d", d), degree)
 
 
-def _require_sizes(n: int, d: int) -> None:
-    if n < 1 or d < 1:
-        raise ValueError(f"n and d must be at least 1, got n = {n}, d = {d}")
+@cache
+def _mean_spectrum(n: int, d: int, degree: int) -> Quadrature:
+    return _recurrence(n, d, degree // 2 + 1, False).gauss()

@@ -11,8 +11,14 @@ from jaxtyping import Float
 from scipy.special import roots_genlaguerre, roots_hermitenorm
 from torch import Tensor
 
+from innerloop.theory.checks import TooLargeError, require_count
+
 POINTS = 1_000_000
 """More nodes than this are refused."""
+LARGEST_DEGREE = 400
+"""Of the polynomials; the rules in one direction are known to be precise up to there."""
+LARGEST_FREEDOM = 342
+"""Of n: the weight of a Gauss-Laguerre rule is a gamma function, which overflows beyond."""
 
 
 def wishart_nodes(
@@ -22,14 +28,26 @@ def wishart_nodes(
 
     Bartlett: W = T T^T, T lower triangular, T_ii^2 ~ chi^2_{n-i}, standard normals below. f is even
     in every column of T, so a Gauss-Laguerre rule for every T_ii^2 and a Gauss-Hermite rule for
-    every normal integrate it exactly. The number of nodes grows as a power of d^2: for small d.
+    every normal integrate it exactly. The number of nodes grows as a power of d^2: for small d,
+    d <= n <= 342.
     """
-    if n < d or d < 1:
+    n, d = require_count("n", n), require_count("d", d)
+    degree = require_count(
+        "degree", degree, least=0, most=LARGEST_DEGREE, why="theory.wishart.sample_wishart samples"
+    )
+    if n < d:
         raise ValueError(f"n must be at least d, and d at least 1, got n = {n}, d = {d}")
+    if n > LARGEST_FREEDOM:
+        raise TooLargeError(
+            f"n must be at most {LARGEST_FREEDOM}, where the weights of the nodes overflow, got "
+            f"{n}; use theory.wishart.sample_wishart"
+        )
+    if d > 20:  # before the power below has more digits than can be printed
+        raise TooLargeError(f"d must be small, as nodes number a power of d^2, got d = {d}")
     below = d * (d - 1) // 2
     count = (degree // 2 + 1) ** d * (degree + 1) ** below
     if count > POINTS:
-        raise ValueError(
+        raise TooLargeError(
             f"{count} nodes are needed for degree {degree} at d = {d}, more than {POINTS}; "
             "use a smaller d or degree, or theory.wishart.sample_wishart"
         )

@@ -19,6 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.theory.checks import TooLargeError, require_count, require_tensor
+
 WISHART = -1
 """The symbol of W in a polynomial; letters are numbered 0, 1, 2, ..."""
 
@@ -28,23 +30,29 @@ Word = tuple[Product, ...]  # (B_1, ..., B_k) stands for tr(W B_1 W B_2 ... W B_
 State = tuple[tuple[Word, ...], tuple[Product, ...]]  # a product of words and of plain traces
 
 
-class TooLargeError(ValueError):
-    """An exact computation would need more terms than is sensible."""
-
-
 class MatrixPolynomial:
-    """A polynomial in W and letters that do not commute: {(symbol, ...): coefficient}."""
+    """A polynomial in W and letters that do not commute: {(symbol, ...): coefficient}.
+
+    Coefficients are fractions, or whole numbers; nothing here rounds.
+    """
 
     def __init__(self, terms: Mapping[Product, Fraction]) -> None:
+        for c in terms.values():
+            _require_exact("a coefficient", c)
         self.terms = {symbols: c for symbols, c in terms.items() if c != 0}
 
     @classmethod
     def letter(cls, number: int) -> MatrixPolynomial:
-        return cls({((number, False),): Fraction(1)})
+        """The matrix with this number, from 0 on."""
+        return cls._symbol(require_count("number", number, least=0))
 
     @classmethod
     def wishart(cls) -> MatrixPolynomial:
-        return cls.letter(WISHART)
+        return cls._symbol(WISHART)
+
+    @classmethod
+    def _symbol(cls, number: int) -> MatrixPolynomial:
+        return cls({((number, False),): Fraction(1)})
 
     @classmethod
     def identity(cls) -> MatrixPolynomial:
@@ -67,6 +75,7 @@ class MatrixPolynomial:
         return MatrixPolynomial(total)
 
     def scaled(self, factor: int | Fraction) -> MatrixPolynomial:
+        _require_exact("factor", factor)
         return MatrixPolynomial({symbols: factor * c for symbols, c in self.terms.items()})
 
     @property
@@ -96,9 +105,10 @@ def expected_trace(
 
     Args:
         symmetric: numbers of the letters that equal their transpose; fewer terms are kept apart.
-        limit: refuse when a layer has more states than this.
+        limit: refuse when a layer has more states than this; at least 1.
     """
-    fixed = frozenset(symmetric)
+    n, limit = require_count("n", n), require_count("limit", limit)
+    fixed = frozenset(require_count("symmetric", number, least=0) for number in symmetric)
     layers: dict[int, dict[State, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for symbols, c in polynomial.terms.items():
         word = _as_word(symbols, fixed)
@@ -113,6 +123,11 @@ def expected_trace(
                 "use a sampled objective instead"
             )
     return TracePolynomial({traces: c for (_, traces), c in layers[0].items() if c != 0})
+
+
+def _require_exact(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        raise ValueError(f"{name} must be an int or a Fraction, to stay exact, got {value!r}")
 
 
 def _integrate(state: State, n: int, fixed: frozenset[int]) -> list[tuple[State, int]]:
@@ -222,7 +237,13 @@ class TracePolynomial:
         The terms alternate in sign. The relative error is about 1e-16 times the ratio of the
         largest term to the value, which the exact risks of up to three layers keep below 1e-10.
         """
-        program, d = self._program, letters.shape[-1]
+        program, d = self._program, letters.shape[-1] if letters.ndim else 0
+        require_tensor("letters", letters, (None, d, d), batched=True)
+        if letters.shape[-3] < program.letters:
+            raise ValueError(
+                f"letters must hold the {program.letters} matrices of the polynomial, got "
+                f"{letters.shape[-3]}"
+            )
         letters = letters[..., : program.letters, :, :]
         identity = torch.eye(d).to(letters).expand(*letters.shape[:-3], 1, d, d)
         both = torch.stack([letters, letters.mT], dim=-3).flatten(-4, -3)  # a, a^T, b, b^T, ...

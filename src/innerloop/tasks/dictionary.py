@@ -1,4 +1,4 @@
-"""Regression over a representation: a fixed dictionary of tokens with features nobody is shown."""
+"""Regression on a dictionary: tokens that all prompts share, with features nobody is shown."""
 
 from __future__ import annotations
 
@@ -14,29 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.prompt import Prompt
+from innerloop.tasks.checks import require_at_least, require_not_negative, require_positive
+from innerloop.tasks.covariates import normal
+
 Representation = Callable[[Float[Tensor, "tokens d"]], Float[Tensor, "tokens features"]]
 """From tokens to their features, such as an MLP or a polynomial basis."""
-
-
-@dataclass(frozen=True)
-class DictionaryPrompt:
-    """The labels of the first tokens of a dictionary, and the labels of all of them to predict.
-
-    What `innerloop.prompt.Prompt` is to fresh covariates and one query: here every prompt has the
-    same tokens, the first `shown` of them are the examples, and every token is a query. Only a loss
-    reads `targets`, whose first entries are the shown labels themselves, noise included.
-    """
-
-    tokens: Float[Tensor, "tokens d"]
-    labels: Float[Tensor, "batch shown"]
-    targets: Float[Tensor, "batch tokens"]
-
-    @property
-    def shown(self) -> int:
-        return self.labels.shape[1]
-
-    def __len__(self) -> int:
-        return self.labels.shape[0]
 
 
 @runtime_checkable
@@ -62,11 +45,10 @@ class GaussianCoefficients:
     def __post_init__(self) -> None:
         if not isfinite(self.mean):
             raise ValueError(f"mean must be finite, got {self.mean}")
-        if not 0 <= self.std < float("inf"):
-            raise ValueError(f"std must be finite and not negative, got {self.std}")
+        require_not_negative("std", self.std)
 
     def draw(self, batch: int, features: int, *, generator: torch.Generator) -> Tensor:
-        return self.mean + self.std * _normal(generator, batch, features)
+        return self.mean + self.std * normal(generator, batch, features)
 
     def second_moment(self, features: int) -> Tensor:
         identity = torch.eye(features, dtype=torch.float64)
@@ -80,11 +62,10 @@ class SphericalCoefficients:
     radius: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < float("inf"):
-            raise ValueError(f"radius must be positive and finite, got {self.radius}")
+        require_positive("radius", self.radius)
 
     def draw(self, batch: int, features: int, *, generator: torch.Generator) -> Tensor:
-        direction = _normal(generator, batch, features)
+        direction = normal(generator, batch, features)
         return self.radius * direction / direction.norm(dim=1, keepdim=True)
 
     def second_moment(self, features: int) -> Tensor:
@@ -127,8 +108,8 @@ class DictionaryRegression:
 
         y_k = <lambda, f(v_k) + eps_k>,   lambda ~ coefficients,   eps_k ~ N(0, tau I)
 
-    for k = 1..K (Yang 2024, Eq. 1). A prompt shows the first N labels and asks for all K; the
-    noise of a shown label is the same in prompt and target. tau is a variance.
+    for k = 1..K (Yang 2024, Eq. 1). The first N tokens are a prompt's examples and all K its
+    queries, whose labels carry noise: that of a shown label is the same in example and query.
 
     Attributes:
         tokens: v_k, as rows; none of them zero. The theorems take them to have norm 1.
@@ -212,15 +193,18 @@ class DictionaryRegression:
         generator: torch.Generator,
         unit: bool = True,
         coefficients: Coefficients | None = None,
+        dtype: torch.dtype = torch.float64,
     ) -> DictionaryRegression:
-        """Standard normal features; tokens in random directions, of norm 1 or standard normal."""
+        """Standard normal features; tokens in random directions, of norm 1 or standard normal.
+
+        The draws are the same in any dtype.
+        """
         for name, value in (("d", d), ("features", features), ("tokens", tokens)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        v = _normal(generator, tokens, d)
-        z = _normal(generator, tokens, features)
+            require_at_least(name, value, 1)
+        v = normal(generator, tokens, d)
+        z = normal(generator, tokens, features)
         v = v / v.norm(dim=1, keepdim=True) if unit else v
-        return cls(v, z, shown, tau, coefficients or GaussianCoefficients())
+        return cls(v.to(dtype), z.to(dtype), shown, tau, coefficients or GaussianCoefficients())
 
     @classmethod
     def of(
@@ -251,18 +235,24 @@ class DictionaryRegression:
         return self.tokens.shape[1]
 
     @property
+    def n(self) -> int:
+        return self.shown
+
+    @property
     def second_moment(self) -> Float[Tensor, "features features"]:
         """E[lambda lambda^T], in the dtype of the features."""
         return self.coefficients.second_moment(self.features.shape[1]).to(self.features)
 
-    def sample(self, batch: int, *, generator: torch.Generator) -> DictionaryPrompt:
+    def sample(self, batch: int, *, generator: torch.Generator) -> Prompt:
+        require_at_least("batch", batch, 1)
         count, m = self.features.shape
         coefficients = self.coefficients.draw(batch, m, generator=generator).to(self.features)
         # The label only sees <lambda, eps_k>, which is N(0, tau |lambda|^2) and independent over k.
-        noise = _normal(generator, batch, count).to(self.features)
+        noise = normal(generator, batch, count).to(self.features)
         noise = self.tau**0.5 * coefficients.norm(dim=1, keepdim=True) * noise
-        targets = coefficients @ self.features.mT + noise
-        return DictionaryPrompt(self.tokens, targets[:, : self.shown], targets)
+        labels = coefficients @ self.features.mT + noise
+        tokens = self.tokens.unsqueeze(0)  # [1, K, d]: one dictionary for all prompts
+        return Prompt(tokens[:, : self.shown], labels[:, : self.shown], tokens, labels)
 
 
 def _frames_to_the_user() -> int:
@@ -271,7 +261,3 @@ def _frames_to_the_user() -> int:
     while frame and frame.f_globals["__name__"].split(".")[0] in ("innerloop", "dataclasses"):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _normal(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.models.weights import LinearAttentionWeights
+from innerloop.models.linear_attention.weights import LinearAttentionWeights
 from innerloop.prompt import Prompt
+from innerloop.tasks import Task, gaussian_linear
 
 
 class LinearAttention(nn.Module):
@@ -18,8 +18,11 @@ class LinearAttention(nn.Module):
     and the prediction is minus the label slot of the query. G_l is the Gram matrix of the context
     tokens. Whatever a paper's own sign, mask or scaling is, `conventions` converts it to this one.
 
+    Where there is a C++ compiler, `model.compile()` makes training on large batches quicker again;
+    the first call then takes a minute. The Gram matrix is still kept on the prompt.
+
     Args:
-        weights: one of the forms in `innerloop.models.weights`.
+        weights: one of the forms in `innerloop.models.linear_attention`.
         loops: how often the whole stack is applied; one layer with loops = L is a looped model.
         masked: whether the query's own token is kept out of the Gram matrix.
     """
@@ -38,14 +41,16 @@ class LinearAttention(nn.Module):
     def d(self) -> int:
         return self.weights.d
 
-    def forward(self, prompt: Prompt) -> Float[Tensor, " batch"]:
+    def forward(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         if prompt.d != self.d:
             raise ValueError(f"the model reads covariates of dimension {self.d}, got {prompt.d}")
-        gram = prompt.gram()
-        if not self.masked:
-            token = nn.functional.pad(prompt.x_query, (0, 1))  # [batch, d + 1]
-            gram = gram + token.unsqueeze(2) * token.unsqueeze(1) / max(prompt.n, 1)
-        return self.answer(gram, prompt.x_query.unsqueeze(1)).squeeze(1)
+        if self.masked:
+            return self.weights.predictions(prompt, self.loops)
+        # Every query attends to itself, and so has a Gram matrix of its own.
+        each = prompt.each_query()
+        token = nn.functional.pad(each.x_query, (0, 1))  # [batch * queries, 1, d + 1]
+        gram = each.gram() + token.mT * token / max(prompt.n, 1)
+        return self.answer(gram, each.x_query).view_as(prompt.y_query)
 
     def answer(
         self, gram: Float[Tensor, "batch token token"], queries: Float[Tensor, "batch queries d"]
@@ -53,6 +58,9 @@ class LinearAttention(nn.Module):
         """Predictions for several queries of one context, from its Gram matrix."""
         return self.weights.answer(gram, queries, self.loops)
 
-    def learning_curve(self, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-        """The prediction after each number of examples, 0 to n."""
-        return torch.stack([self(prompt.prefix(k)) for k in range(prompt.n + 1)], dim=1)
+    def risk(self, task: Task) -> Float[Tensor, ""]:
+        """The exact expected loss, differentiable in the weights.
+
+        Raises NoClosedForm, with the reason, for tasks and weights of which none is known.
+        """
+        return self.weights.risk(gaussian_linear(task), self.loops, masked=self.masked)

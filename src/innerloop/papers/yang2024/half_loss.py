@@ -1,9 +1,14 @@
-"""Training on a dictionary of tokens: the exact and the sampled loss, and two learning rates."""
+"""The paper's loss is half the mean squared error: it, sampled and exact, and two learning rates.
+
+Everywhere else a risk is the mean squared error itself. The factor belongs to the paper's learning
+rates and bounds, which are stated for (1/2K) |prediction - targets|^2 (Yang 2024, Eq. 9).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,11 +16,13 @@ from torch import Tensor, nn
 
 from innerloop import theory
 from innerloop.models import DictionaryAttention
-from innerloop.tasks import DictionaryPrompt, DictionaryRegression
+from innerloop.prompt import Prompt
+from innerloop.tasks import DictionaryRegression
+from innerloop.training import Prompts
 
 
 @dataclass(frozen=True)
-class DictionaryExact:
+class ExactHalfLoss:
     """L(theta) = E (1/2K) |prediction - targets|^2 itself (Yang 2024, Eq. 9), without sampling."""
 
     task: DictionaryRegression
@@ -30,7 +37,7 @@ class DictionaryExact:
     def sample(self, generator: torch.Generator) -> None:
         return None
 
-    def loss(self, model: DictionaryAttention, batch: None = None) -> Float[Tensor, ""]:
+    def loss(self, model: DictionaryAttention, batch: Any = None) -> Float[Tensor, ""]:
         return self.risk(model.attention(self.task.tokens, self.task.shown))
 
     def gap(self, model: DictionaryAttention) -> Float[Tensor, ""]:
@@ -39,21 +46,17 @@ class DictionaryExact:
 
 
 @dataclass(frozen=True)
-class DictionaryPrompts:
-    """The same loss on `batch` fresh prompts; for any model that answers a dictionary prompt."""
+class SampledHalfLoss:
+    """The same on `batch` fresh prompts; for any model that answers a dictionary's prompt."""
 
     task: DictionaryRegression
     batch: int
 
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch must be at least 1, got {self.batch}")
-
-    def sample(self, generator: torch.Generator) -> DictionaryPrompt:
+    def sample(self, generator: torch.Generator) -> Prompt:
         return self.task.sample(self.batch, generator=generator)
 
-    def loss(self, model: nn.Module, batch: DictionaryPrompt) -> Float[Tensor, ""]:
-        return (model(batch) - batch.targets).square().mean() / 2
+    def loss(self, model: nn.Module, batch: Prompt) -> Float[Tensor, ""]:
+        return Prompts(self.task, self.batch).loss(model, batch) / 2
 
 
 def two_rates(

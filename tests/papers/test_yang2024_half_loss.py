@@ -1,9 +1,12 @@
+"""The paper's own loss and learning rates."""
+
 import pytest
 import torch
 
 from innerloop.models import DictionaryAttention
+from innerloop.papers.yang2024.half_loss import ExactHalfLoss, SampledHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
-from innerloop.training import DictionaryExact, DictionaryPrompts, Objective, train, two_rates
+from innerloop.training import Exact, Objective, Prompts, train
 from tests.samples import assert_means, normal, seeded
 
 TASK = DictionaryRegression.gaussian(3, 4, 8, 3, 0.2, generator=seeded())
@@ -22,7 +25,7 @@ def gradient_of(loss, model):
 
 @pytest.mark.parametrize("task", [TASK, OUT_OF_DOMAIN], ids=["in domain", "out of domain"])
 def test_the_sampled_objective_agrees_with_the_exact_one(task):
-    model, exact, prompts = model_of(), DictionaryExact(task), DictionaryPrompts(task, 500)
+    model, exact, prompts = model_of(), ExactHalfLoss(task), SampledHalfLoss(task, 500)
     assert isinstance(exact, Objective)
     assert isinstance(prompts, Objective)
     source, losses, gradients = seeded(4), [], []
@@ -36,7 +39,7 @@ def test_the_sampled_objective_agrees_with_the_exact_one(task):
 
 
 def test_the_gradient_of_the_exact_loss_is_that_of_finite_differences():
-    exact, model = DictionaryExact(TASK), model_of(2)
+    exact, model = ExactHalfLoss(TASK), model_of(2)
 
     def loss(q, w):
         return torch.func.functional_call(_Loss(exact, model), {"model.q": q, "model.w": w}, ())
@@ -54,13 +57,13 @@ class _Loss(torch.nn.Module):
 
 
 def test_the_gap_is_the_loss_above_its_infimum():
-    exact, model = DictionaryExact(TASK), model_of()
+    exact, model = ExactHalfLoss(TASK), model_of()
     assert exact.gap(model).item() == pytest.approx(exact.loss(model).item() - exact.risk.infimum)
 
 
 def test_a_step_with_two_rates_moves_each_parameter_by_its_own():
     model, before = model_of(), model_of()
-    objective = DictionaryExact(TASK)
+    objective = ExactHalfLoss(TASK)
     gradients = torch.autograd.grad(objective.loss(before), [before.q, before.w])
     optimizer = two_rates(model, query_rate=0.1, weight_rate=0.3)
     train(model, objective, optimizer, steps=1, generator=seeded())
@@ -70,7 +73,7 @@ def test_a_step_with_two_rates_moves_each_parameter_by_its_own():
 
 def test_training_with_as_many_heads_as_shown_tokens_reaches_the_infimum():
     model = DictionaryAttention.gaussian(8, 3, 8, generator=seeded(1))
-    objective = DictionaryExact(TASK)
+    objective = ExactHalfLoss(TASK)
     start = objective.gap(model).item()
     optimizer = two_rates(model, query_rate=0.3, weight_rate=0.3)
     train(model, objective, optimizer, steps=1500, generator=seeded())
@@ -84,6 +87,9 @@ def test_a_negative_rate_is_refused(name):
         two_rates(model_of(), **rates)
 
 
-def test_an_empty_batch_is_refused():
-    with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        DictionaryPrompts(TASK, 0)
+def test_both_are_half_of_what_the_ordinary_objectives_say():
+    model, prompt = model_of(), TASK.sample(30, generator=seeded())
+    torch.testing.assert_close(2 * ExactHalfLoss(TASK).loss(model), Exact(TASK).loss(model))
+    torch.testing.assert_close(
+        2 * SampledHalfLoss(TASK, 30).loss(model, prompt), Prompts(TASK, 30).loss(model, prompt)
+    )

@@ -59,9 +59,16 @@ def test_labels_have_the_second_moment_of_noisy_features(coefficients):
 
 def test_a_shown_label_is_its_own_target_noise_and_all():
     prompt = task_of().sample(5, generator=seeded())
-    assert torch.equal(prompt.labels, prompt.targets[:, :4])
-    assert prompt.shown == 4
-    assert len(prompt) == 5
+    assert torch.equal(prompt.y, prompt.targets[:, :4])
+    assert (len(prompt), prompt.n, prompt.queries) == (5, 4, 7)
+
+
+def test_all_prompts_share_the_tokens_of_the_dictionary():
+    task = task_of()
+    prompt = task.sample(5, generator=seeded())
+    assert torch.equal(prompt.x_query, task.tokens.unsqueeze(0))
+    assert torch.equal(prompt.x, task.tokens[:4].unsqueeze(0))
+    assert (task.d, task.n) == (2, 4)
 
 
 def test_without_noise_labels_are_linear_in_the_features():
@@ -103,7 +110,17 @@ def test_every_constructor_takes_the_distribution_of_coefficients():
 def test_single_precision_dictionaries_have_single_precision_prompts():
     task = DictionaryRegression.of(torch.sin, normal(6, 2).float(), 3, 0.1)
     prompt = task.sample(4, generator=seeded())
-    assert prompt.labels.dtype == prompt.targets.dtype == torch.float32
+    assert prompt.x.dtype == prompt.y.dtype == prompt.targets.dtype == torch.float32
+
+
+def test_gaussian_dictionaries_are_the_same_in_any_dtype():
+    single, double = (
+        DictionaryRegression.gaussian(3, 2, 6, 4, 0.1, generator=seeded(), dtype=dtype)
+        for dtype in (torch.float32, DOUBLE)
+    )
+    assert torch.equal(single.tokens, double.tokens.float())
+    assert torch.equal(single.features, double.features.float())
+    assert single.sample(2, generator=seeded()).y.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -173,7 +190,7 @@ def test_the_warning_names_the_users_line_in_every_constructor():
         ),
         (
             lambda: DictionaryRegression.gaussian(0, 2, 3, 2, 0.1, generator=seeded()),
-            "d must be at least 1, got 0",
+            "d must be a whole number of at least 1, got 0",
         ),
     ],
 )

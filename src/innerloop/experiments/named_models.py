@@ -1,0 +1,120 @@
+"""Models by name, at their random start. A factory is given the task and a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from innerloop.memory import FLOAT64, require_memory
+from innerloop.models import (
+    DenseWeights,
+    DictionaryAttention,
+    DictionaryEncoder,
+    GDPlusPlusWeights,
+    GradientDescentWeights,
+    LinearAttention,
+    ShiftedGradientDescentWeights,
+    SingleLayerWeights,
+)
+from innerloop.tasks import DictionaryRegression, Task
+from innerloop.tasks.checks import require_at_least
+
+DEEPEST = 100_000
+"""Layers that a prompt may pass; a single step of more would take minutes."""
+
+
+def gd(
+    task: Task, generator: torch.Generator, *, layers: int = 3, loops: int = 1, std: float = 0.05
+) -> LinearAttention:
+    """linear attention with one preconditioner per layer (Ahn 2023, Eq. 9)"""
+    _require_weights(task.d, layers, loops)
+    weights = GradientDescentWeights.gaussian(task.d, layers, std, generator=generator)
+    return LinearAttention(weights, loops)
+
+
+def looped(
+    task: Task, generator: torch.Generator, *, loops: int = 5, std: float = 0.05
+) -> LinearAttention:
+    """one layer applied `loops` times, with the shift u (Gatmiry 2024, section 3.5)"""
+    _require_weights(task.d, 1, loops)
+    weights = ShiftedGradientDescentWeights.gaussian(task.d, 1, std, generator=generator)
+    return LinearAttention(weights, loops)
+
+
+def gd_plus_plus(
+    task: Task, generator: torch.Generator, *, layers: int = 2, loops: int = 1, std: float = 0.05
+) -> LinearAttention:
+    """the same with covariate transforms (Ahn 2023, Eq. 13)"""
+    _require_weights(task.d, layers, loops)
+    weights = GDPlusPlusWeights.gaussian(task.d, layers, std, generator=generator)
+    return LinearAttention(weights, loops)
+
+
+def dense(
+    task: Task, generator: torch.Generator, *, layers: int = 2, loops: int = 1, std: float = 0.05
+) -> LinearAttention:
+    """linear attention with full matrices P and Q (Ahn 2023, Eq. 4)"""
+    _require_weights(task.d + 1, layers, loops)
+    return LinearAttention(DenseWeights.gaussian(task.d, layers, std, generator=generator), loops)
+
+
+def single_layer(task: Task, generator: torch.Generator, *, std: float = 0.3) -> LinearAttention:
+    """one layer with everything in it that matters (Ahn 2023, Eq. 7)"""
+    _require_weights(task.d + 1, 1, 1)
+    return LinearAttention(SingleLayerWeights.gaussian(task.d, std, generator=generator))
+
+
+def heads(
+    task: Task, generator: torch.Generator, *, heads: int = 16, std: float = 1.0
+) -> DictionaryAttention:
+    """softmax heads over a dictionary, with weights for each of its tokens (Yang 2024, Eq. 8)"""
+    if not isinstance(task, DictionaryRegression):
+        raise ValueError(
+            "the model heads learns one dictionary, and reads prompts of the task dictionary only; "
+            f"got a {type(task).__name__}"
+        )
+    count = len(task.tokens)
+    require_at_least("heads", heads, 1)
+    require_memory(f"{heads} heads", FLOAT64 * heads * (task.d**2 + count * task.n))
+    return DictionaryAttention.gaussian(heads, task.d, count, std, generator=generator)
+
+
+def encoder(
+    task: Task,
+    generator: torch.Generator,
+    *,
+    layers: int = 4,
+    heads: int = 8,
+    width: int = 64,
+    hidden: int = 128,
+) -> DictionaryEncoder:
+    """a standard encoder: examples and queries as tokens, no positions (Yang 2024, section 4)"""
+    require_at_least("layers", layers, 1)
+    require_memory("the encoder's weights", 4 * FLOAT64 * layers * width * (4 * width + 2 * hidden))
+    return DictionaryEncoder(
+        task.d, heads, layers=layers, width=width, hidden=hidden, generator=generator
+    )
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "gd": gd,
+    "looped": looped,
+    "gd++": gd_plus_plus,
+    "dense": dense,
+    "single-layer": single_layer,
+    "heads": heads,
+    "encoder": encoder,
+}
+
+
+def _require_weights(width: int, layers: int, loops: int) -> None:
+    require_at_least("layers", layers, 1)
+    require_at_least("loops", loops, 1)
+    if layers * loops > DEEPEST:
+        raise ValueError(
+            f"layers times loops must be at most {DEEPEST}, got {layers} times {loops}"
+        )
+    # P and Q or A and B of every layer, their gradients and two moments of Adam.
+    require_memory(f"{layers} layers of width {width}", 4 * FLOAT64 * 2 * layers * width**2)

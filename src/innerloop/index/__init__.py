@@ -1,0 +1,19 @@
+"""Everything that has a name, read from the source: nothing that computes is imported for it."""
+
+from innerloop.index.catalogue import CatalogueItem, catalogue
+from innerloop.index.papers import IndexedEntry, IndexedPaper, entries, papers
+from innerloop.index.selection import UnknownIdError, choose
+from innerloop.index.source import PACKAGE, NotLiteralError
+
+__all__ = [
+    "PACKAGE",
+    "CatalogueItem",
+    "IndexedEntry",
+    "IndexedPaper",
+    "NotLiteralError",
+    "UnknownIdError",
+    "catalogue",
+    "choose",
+    "entries",
+    "papers",
+]

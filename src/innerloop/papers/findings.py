@@ -1,0 +1,152 @@
+"""What a reader should know first: a few findings in plain words, with the numbers measured.
+
+The words belong to a verdict, the numbers to a result. Where a claim was not measured, or its
+verdict is another one, there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from innerloop.papers.reproduce import Result
+from innerloop.papers.verdict import Check, Outcome
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth knowing, and the claim or figure that measures it."""
+
+    id: str
+    """Of the claim or figure."""
+    headline: str
+    """The finding in plain words, without numbers."""
+    sentence: Callable[[Result], str]
+    """The numbers that say so, all of them read from the result."""
+    outcome: Outcome = Outcome.CORRECTED
+    """The verdict with which the words are true."""
+
+
+def findings(results: Sequence[Result]) -> list[tuple[Finding, Result]]:
+    """The findings that these results bear out, in the order of `FINDINGS`."""
+    by_id = {result.id: result for result in results}
+    return [
+        (finding, by_id[finding.id])
+        for finding in FINDINGS
+        if finding.id in by_id and by_id[finding.id].outcome == finding.outcome
+    ]
+
+
+def check_of(result: Result, words: str) -> Check:
+    """The one check of the result whose quantity begins with these words."""
+    checks = [*result.verdict.printed, *result.verdict.corrected]
+    matches = [check for check in checks if check.quantity.startswith(words)]
+    if len(matches) != 1:
+        raise LookupError(
+            f"{result.id} must have one check that begins with {words!r}, has {len(matches)}: "
+            + "; ".join(check.quantity for check in checks)
+        )
+    return matches[0]
+
+
+def rounded(value: float) -> str:
+    """Three significant digits, written out: 0.0123, 1.66, 241, 58,900,000."""
+    value = float(f"{value:.3g}")
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _longer_loops(result: Result) -> str:
+    table = result.tables["loops"]
+    trained = " or ".join(f"{loops}" for loops in dict.fromkeys(table["trained"]))
+    median = check_of(result, "median squared error: largest ratio").measured
+    least = check_of(result, "smallest exact mean after").measured
+    largest = check_of(result, "largest exact mean after").measured
+    return (
+        f"Looped {max(table['loops'], key=int)} times instead of the {trained} of training, a "
+        f"model has a median squared error of at most {median:.1%} of what it was. But the exact "
+        f"mean is {rounded(least)} to {rounded(largest)} times its minimum: on a few prompts every "
+        "loop makes the error larger, and in the end they carry the mean."
+    )
+
+
+def _loops_or_layers(result: Result) -> str:
+    two = check_of(result, "ratio of the losses of two loops and of two layers").measured
+    most = check_of(result, "largest ratio of the loss of L loops").measured
+    return (
+        f"Two loops have {rounded(two)} times the loss of two layers, and up to "
+        f"{max(result.tables['exact']['loops'], key=int)} loops have up to {rounded(most)} times "
+        "the loss of as many layers: different steps can be the best polynomial of their degree, "
+        "one step repeated cannot."
+    )
+
+
+def _skew_part(result: Result) -> str:
+    added = check_of(result, "relative change of the loss when K/sqrt(n) is added").measured
+    descent = check_of(result, "lowest relative change of the loss that descent over symmetric")
+    return (
+        "A multiple of the inverse covariance is best among symmetric matrices only. A small "
+        f"skew-symmetric part lowers the loss by {-added:.1%} where the prompt is as long as the "
+        f"theorem asks, and descent over all matrices gains {-descent.control:.1%} with a short "
+        "one."
+    )
+
+
+def _more_heads(result: Result) -> str:
+    rate = check_of(result, "certified rate with the most heads").measured
+    steps = check_of(result, "steps of w to a thousandth of the gap").measured
+    return (
+        f"The certified rate is {rounded(rate)} times as high with the most heads as with the "
+        f"fewest, and with the attention at rest many heads need {steps:.1%} of the steps of a "
+        "few. (Where the attention is trained as well, the order depends on the start.)"
+    )
+
+
+def _random_covariance(result: Result) -> str:
+    printed = check_of(result, "distance of the slope of the prediction on <w, x_q> from 1/3")
+    return (
+        f"The slope of its prediction on the true label is {rounded(1 / 3 + printed.measured)} "
+        "where a third is printed: the query is drawn with the covariance of its own prompt, and "
+        "tells of it."
+    )
+
+
+def _loss_left(result: Result) -> str:
+    left = check_of(result, "final loss relative to the loss of zero weights").measured
+    return (
+        f"{left:.2%} of the loss of zero weights is left, where 0 is printed: the best that is "
+        f"known for {result.verdict.settings['layers']} layers, and training reaches it."
+    )
+
+
+FINDINGS = (
+    Finding(
+        "gatmiry2024/figure3",
+        "Looping a model longer than in training helps on most prompts and ruins the mean.",
+        _longer_loops,
+    ),
+    Finding(
+        "gatmiry2024/figure2",
+        "One layer looped is far from as good as layers with weights of their own.",
+        _loops_or_layers,
+    ),
+    Finding(
+        "gatmiry2024/asymmetric",
+        "The best weights of a looped layer are not symmetric.",
+        _skew_part,
+    ),
+    Finding(
+        "ahn2023/figure3",
+        "Training finds the preconditioners that theory predicts, but the loss does not go to 0.",
+        _loss_left,
+    ),
+    Finding(
+        "zhang2023/eq4.13-limit",
+        "A layer trained on random covariances predicts two thirds of the label, not one.",
+        _random_covariance,
+    ),
+    Finding(
+        "yang2024/rate-heads",
+        "More heads raise the proven rate of training, which the paper says they lower.",
+        _more_heads,
+    ),
+)

@@ -1,0 +1,21 @@
+"""How the learning rate changes along a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int], float]
+"""From the step, 0 first, to a factor on the learning rate. Stateless: resuming is exact."""
+
+
+def warmup(steps: int) -> Schedule:
+    """Linear from 0 to 1 over these many steps, then constant."""
+    return lambda step: min(1.0, (step + 1) / max(steps, 1))
+
+
+def cosine(steps: int, floor: float = 0.0) -> Schedule:
+    """Half a cosine from 1 down to `floor` over these many steps."""
+    return lambda step: (
+        floor + (1 - floor) * (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
+    )
