@@ -16,7 +16,7 @@ from rich.console import Console
 from innerloop import papers
 from innerloop.cli import main
 from innerloop.cli.reproduce import _verdict_table
-from innerloop.papers import Check, Claim, Result, Scale, Verdict
+from innerloop.papers import Check, Entry, Measurement, Result, Scale, Verdict
 from innerloop.runs import RunStore
 
 PATIENCE = 120.0
@@ -87,7 +87,9 @@ def test_what_cannot_end_well_is_refused_before_anything_is_measured(
 
 
 def result(id, verdict):
-    return Result(Claim(id, "", "", lambda scale: verdict, ""), Scale.SMOKE, verdict, 1.0)
+    data = Measurement({}, "", verdict)
+    entry = Entry(id, "", "", lambda scale: data, lambda scale: data)
+    return Result(entry, Scale.SMOKE, verdict, 1.0)
 
 
 CHECK = Check("q", -1.234e-16, -5.678e-100, 1.234e-10, "", "", at_least=True)

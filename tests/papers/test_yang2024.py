@@ -57,4 +57,4 @@ def test_a_wrong_optimum_is_found_out(name, monkeypatch):
     wrong.__set_name__(theory.softmax.DictionaryRisk, "optimum")
     monkeypatch.setattr(theory.softmax.DictionaryRisk, "optimum", wrong)
     (entry,) = select([f"yang2024/{name}"])
-    assert entry.compute(Scale.SMOKE).verdict.outcome == Outcome.FAILS
+    assert entry.measure(Scale.SMOKE).verdict.outcome == Outcome.FAILS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from innerloop.papers.registry import Claim, Figure, FigureData, Table
+from innerloop.papers.registry import Entry, Measurement, Table
 from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.report import write_report
@@ -22,9 +23,14 @@ def check(measured: float, *, tolerance: float = 0.05, control: float = 1.5) -> 
     return Check("relative error", measured, tolerance, control, "float64", "a plain step")
 
 
+def made_entry(id: str, data: Measurement, *, statement: str, formula: str = "") -> Entry:
+    return Entry(id, statement, "", lambda scale: data, lambda scale: data, formula=formula)
+
+
 def claim_result(id: str, verdict: Verdict, formula: str = r"a \le b", **words: str) -> Result:
     statement = words.get("statement", f"The statement of {id}")
-    entry = Claim(id, statement, formula, lambda scale: verdict, words.get("source", "Theorem 1"))
+    entry = made_entry(id, Measurement({}, "", verdict), statement=statement, formula=formula)
+    entry = replace(entry, source=words.get("source", "Theorem 1"))
     return Result(entry, Scale.SMOKE, verdict, seconds=0.3)
 
 
@@ -42,8 +48,8 @@ def figure_result(id: str, verdict: Verdict) -> Result:
         "loss": {"n": [1, 2, 3], "risk": [0.5, 0.1 + 0.2, 0.01]},
         "weights": {"name": ["p, q", "r"], "value": [float("nan"), 1e-300]},
     }
-    data = FigureData(tables, "More examples lower the risk.", verdict)
-    entry = Figure(id, "Risk falls", lambda scale: data, draw_loss, "Figure 2")
+    data = Measurement(tables, "More examples lower the risk.", verdict)
+    entry = replace(made_entry(id, data, statement="Risk falls"), source="Figure 2", draw=draw_loss)
     return Result(entry, Scale.SMOKE, verdict, 1.0, data.caption, data.tables)
 
 
