@@ -7,12 +7,10 @@ import os
 import sys
 
 import pytest
-from matplotlib.figure import Figure as Picture
 
 from innerloop.papers import (
     Check,
     Correction,
-    Entry,
     Measurement,
     Outcome,
     Scale,
@@ -25,22 +23,12 @@ from innerloop.papers import (
 from innerloop.papers.stored import sealed
 from innerloop.runs import RunStore
 from innerloop.tables import as_csv
+from tests.entries import claim_of, figure_of
 
 TABLES = {
     "loss": {"step": [0, 1], "value": [0.1 + 0.2, 1e-300]},
     "names": {"name": ["a, b", 'c "d"'], "n": [1, 2]},
 }
-
-
-def claim_of(check, **words):
-    def measure(scale):
-        return Measurement({}, "", check(scale))
-
-    return Entry("ahn2023/x", "A statement", "Theorem 1", check, measure, **words)
-
-
-def figure_of(compute):
-    return Entry("ahn2023/f", "A picture", "Figure 1", compute, compute, lambda t: Picture())
 
 
 class Measured:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from innerloop.papers.registry import Entry, Measurement, Table
+from innerloop.papers.registry import Measurement, Table
 from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Check, Correction, Scale, Verdict
 from innerloop.report import write_report
+from tests.entries import claim_of, figure_of
 
 PRINTED = r"E[G^2] = \frac{n+2}{n} \Sigma^2"
 CORRECTED = r"E[G^2] = \frac{n+1}{n} \Sigma^2"
@@ -23,14 +23,10 @@ def check(measured: float, *, tolerance: float = 0.05, control: float = 1.5) -> 
     return Check("relative error", measured, tolerance, control, "float64", "a plain step")
 
 
-def made_entry(id: str, data: Measurement, *, statement: str, formula: str = "") -> Entry:
-    return Entry(id, statement, "", lambda scale: data, lambda scale: data, formula=formula)
-
-
 def claim_result(id: str, verdict: Verdict, formula: str = r"a \le b", **words: str) -> Result:
     statement = words.get("statement", f"The statement of {id}")
-    entry = made_entry(id, Measurement({}, "", verdict), statement=statement, formula=formula)
-    entry = replace(entry, source=words.get("source", "Theorem 1"))
+    source = words.get("source", "Theorem 1")
+    entry = claim_of(lambda scale: verdict, id, statement=statement, source=source, formula=formula)
     return Result(entry, Scale.SMOKE, verdict, seconds=0.3)
 
 
@@ -49,7 +45,7 @@ def figure_result(id: str, verdict: Verdict) -> Result:
         "weights": {"name": ["p, q", "r"], "value": [float("nan"), 1e-300]},
     }
     data = Measurement(tables, "More examples lower the risk.", verdict)
-    entry = replace(made_entry(id, data, statement="Risk falls"), source="Figure 2", draw=draw_loss)
+    entry = figure_of(lambda scale: data, id, statement="Risk falls", draw=draw_loss)
     return Result(entry, Scale.SMOKE, verdict, 1.0, data.caption, data.tables)
 
 
