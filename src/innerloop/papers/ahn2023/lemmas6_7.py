@@ -138,8 +138,8 @@ def unique_component(scale: Scale) -> Verdict:
             "C is symmetric, so f_j depends on X only through X + X^T. Theorem 1 does not need "
             "uniqueness.",
             Kind.PROOF,
-            f"d = 3: X_0 and its transpose have the same value to {gaps['the transpose of X_0']:.0e}"
-            " of it.",
+            f"d = 3: X_0 and its transpose have the same value, to "
+            f"{gaps['the transpose of X_0']:.0e} of it.",
         ),
         settings={"task": task, "j": 0},
     )

@@ -74,8 +74,7 @@ def distorted_view(scale: Scale) -> Verdict:
 
 @claim(
     "ahn2023/section5.2-hessian",
-    "The Hessian of the least-squares loss of a prompt is XX^T/2n, and Newton's method preconditions"
-    " by a multiple of the inverse of XX^T",
+    "The Hessian of the least-squares loss of a prompt is XX^T/2n",
     source="Section 5.2, after the distorted view",
     formula=r"\nabla^2 R_{w_\star}(w) = \frac{1}{2n} X X^\top",
 )

@@ -87,9 +87,7 @@ class ExactLoss:
         x, w = x.repeat_interleave(count, 0), w.repeat(len(weights), 1)
         query = root.expand(len(x), -1, -1)
         y, y_query = (torch.einsum("bnd,bd->bn", t, w) for t in (x, query))
-        return cls(
-            Prompt(x, y, query, y_query), torch.outer(weights, w_weights).flatten()
-        )
+        return cls(Prompt(x, y, query, y_query), torch.outer(weights, w_weights).flatten())
 
     def __call__(self, p: Tensor, q: Tensor) -> Tensor:
         error = AHN.predict(p, q, self.prompt) - self.prompt.y_query

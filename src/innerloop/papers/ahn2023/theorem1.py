@@ -20,9 +20,7 @@ from innerloop.tasks import LinearRegression
 Weights = tuple[Tensor, Tensor]
 TASK = LinearRegression(rotated([1.2, 0.5, 0.3], seed=0), 7)
 ONE = LinearRegression(torch.tensor([[0.8]], dtype=DTYPE), 4)
-FOUND = at_most(
-    1e-4, "descent finds a place to the root of float64's precision, 1e-8, times 10^4"
-)
+FOUND = at_most(1e-4, "descent finds a place to the root of float64's precision, 1e-8, times 10^4")
 
 
 @claim(

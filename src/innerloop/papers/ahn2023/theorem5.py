@@ -203,7 +203,12 @@ def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, *, moved_first: b
     for eta, gamma in zip(steps.tolist(), rates.tolist(), strict=True):
         new = x - gamma * x @ x[:, :n].mT @ x[:, :n]
         seen = new if moved_first else x
-        y = y - eta / n * (seen @ torch.einsum("bnd,bn->bd", seen[:, :n], y[:, :n])[..., None])[..., 0]
+        y = (
+            y
+            - eta
+            / n
+            * (seen @ torch.einsum("bnd,bn->bd", seen[:, :n], y[:, :n])[..., None])[..., 0]
+        )
         x = new
     return -y[:, n:]
 
@@ -244,9 +249,7 @@ def equals_gd_plus_plus(scale: Scale) -> Verdict:
     return Verdict(
         [
             cases.check("Sigma = I", unlike="covariates moved before the step"),
-            cases.check(
-                "innerloop's GD++", unlike="A_i = a_i Sigma^-1, Sigma not a multiple of I"
-            ),
+            cases.check("innerloop's GD++", unlike="A_i = a_i Sigma^-1, Sigma not a multiple of I"),
         ],
         settings={"d": d, "n": n, "layers": 3, "prompts": 32},
     )

@@ -185,6 +185,8 @@ def grown(
         history = refine(model, task, source)
         preconditioners, transforms = weights.preconditioners.detach(), weights.transforms.detach()
     return model, history
+
+
 def refine(model: LinearAttention, task: LinearRegression, source: torch.Generator) -> History:
     """An opening round of plain L-BFGS, then rounds in Gauss-Newton coordinates."""
     transformed = model.weights.layers > 1
