@@ -68,7 +68,8 @@ def compare(settings: list[tuple[int, int]], scale: Scale) -> dict[str, Table]:
         runs = trained_from(task, layers, 0, scale.pick(smoke=2, quick=2, paper=5))
         loss = exact_and_sampled(runs[0], draws)
         ray = ControlledWishart(task, 1).ray(runs[0].model)
-        assert ray.transforms is not None and best.transforms is not None
+        assert ray.transforms is not None
+        assert best.transforms is not None
         steps, transforms = ray.steps.detach(), ray.transforms.detach()
         without = theory.linear.untied_optimum(layers, n, D)
         row = {

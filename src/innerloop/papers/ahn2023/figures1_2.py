@@ -23,7 +23,7 @@ from innerloop.papers.ahn2023.training import (
 from innerloop.papers.common import generator
 from innerloop.papers.plots import heatmaps, history_table, matrix_table, plot_runs
 from innerloop.papers.quantity import SAMPLING, at_most, measured
-from innerloop.papers.registry import Numbers, Tables, figure
+from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.prompt import Prompt
 from innerloop.training import Exact
@@ -69,7 +69,7 @@ def line_range(tables: Tables, column: str) -> float:
 
 
 def judge_figure1(tables: Tables) -> Verdict:
-    table, fresh = tables["training"], tables["fresh prompts"]
+    table, fresh = tables["training"], tables["z on fresh prompts"]
     reference = {key: float(values[0]) for key, values in tables["reference"].items()}
     losses, least = final(table, "loss"), reference["least loss"]
     lines = measured(
@@ -90,9 +90,7 @@ def judge_figure1(tables: Tables) -> Verdict:
             "the best step, looped three times": reference["looped"] / least - 1,
         },
     )
-    names = dict.fromkeys(str(learner) for learner in fresh["learner"])
-    z = {name: [abs(float(v)) for k, v in zip(*fresh.values(), strict=True) if k == name]
-         for name in names}  # fmt: skip
+    z = {name: [abs(float(v)) for v in fresh[name]] for name in ("trained", "looped")}
     sampled = measured(
         "|z| of the loss of the paper's forward pass on fresh prompts against the least one",
         SAMPLING,
@@ -155,23 +153,22 @@ def figure1(scale: Scale) -> Numbers:
     trained = sparse_transformers(scale)
     on_prompts = sparse_transformers(scale, prompts=prompts)
     optimum = theory.linear.untied_optimum(LAYERS, SPARSE_N, D).risk
-    fresh: dict[str, list[float | str]] = {"learner": [], "z": []}
-    samples = scale.pick(smoke=10_000, quick=100_000, paper=1_000_000)
+    fresh: dict[str, list[float]] = {"trained": [], "looped": []}
+    samples = scale.pick(smoke=40_000, quick=100_000, paper=1_000_000)
     looped = theory.linear.looped_optimum(LAYERS, SPARSE_N, D)
     for run in trained:
         once = GradientDescentWeights(matrices(looped.steps, run.task.covariance.inverse()))
         for name, weights in (("trained", run.model.weights), ("looped", once)):
-            fresh["learner"].append(name)
-            fresh["z"].append(fresh_loss(weights, run, samples).z(optimum))
+            fresh[name].append(fresh_loss(weights, run, samples).z(optimum))
     exact = [Exact(run.task).loss(run.model).item() for run in on_prompts]
-    tables = {
+    tables: dict[str, Table] = {
         "training": history_table(
             {
                 "exact": [(run.seed, run.history) for run in trained],
                 "prompts": [(run.seed, run.history) for run in on_prompts],
             }
         ),
-        "fresh prompts": fresh,
+        "z on fresh prompts": fresh,
         "reference": {
             "least loss": [optimum],
             "looped": [looped.risk],

@@ -145,7 +145,7 @@ def figure3(scale: Scale) -> Numbers:
     losses = [
         exact_and_sampled(run, scale.pick(smoke=2_000, quick=20_000, paper=100_000)) for run in kept
     ]
-    tables = {
+    tables: dict[str, Table] = {
         "training": history_table({"fresh samples": [(run.seed, run.history) for run in kept]}),
         "starts": {
             "seed": [run.seed for runs in starts for run in runs],

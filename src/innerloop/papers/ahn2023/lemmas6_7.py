@@ -121,7 +121,7 @@ def unique_component(scale: Scale) -> Verdict:
             "skew-symmetric matrices": units - units.mT,
         }
     )
-    gaps = Quantity(
+    gaps = Quantity[Tensor](
         "relative gap of f_0 from its value at X_0",
         lambda x: abs((component(task, 0, x) / component(task, 0, stated) - 1).item()),
         ROUNDING,

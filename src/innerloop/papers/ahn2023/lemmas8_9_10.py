@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import permutations
 
 import torch
@@ -62,7 +63,7 @@ def order_does_not_matter(scale: Scale) -> Verdict:
             ),
         }
     )
-    values = Quantity(
+    values = Quantity[int](
         "relative difference of the loss from E tr prod_i (I - a_i W/n)^2",
         lambda n: abs(theory.linear.ray_risk(STEPS, n, 2).item() / loss(*ray).item() - 1),
         ROUNDING,
@@ -100,9 +101,9 @@ CASES = {
 }
 
 
-def identity_of_weights13(name: str, gap: object) -> Verdict:
+def identity_of_weights13(name: str, gap: Callable[[tuple[int, float]], float]) -> Verdict:
     """An identity of weights (13), measured by gap((layers, column))."""
-    cases = Quantity(name, gap, ROUNDING).of(CASES)  # type: ignore[arg-type]
+    cases = Quantity(name, gap, ROUNDING).of(CASES)
     *true, near = CASES
     return Verdict(
         [cases.check(name, unlike=near) for name in true],

@@ -144,13 +144,13 @@ def global_minimum(scale: Scale) -> Verdict:
     starts = scale.pick(smoke=6, quick=20, paper=20)
     reached = [value for value, _, _ in critical_points(TASK, starts)]
     gradients = Quantity("largest entry of the gradient in b and A", largest_gradient, ROUNDING)
-    gaps = Quantity(
+    gaps = Quantity[Weights](
         "relative gap from the lowest loss that descent finds",
         lambda point: abs(loss(*point).item() / reached[0] - 1),
         ROUNDING,
     )
     dense = 0.5 * normal(0, 4), 0.5 * normal(1, 4, 3)
-    closed = Quantity(
+    closed = Quantity[bool](
         "relative difference of the closed form, which descent is on, from the forward pass",
         lambda masked: abs(risk(TASK, *dense, masked=masked).item() / loss(*dense).item() - 1),
         ROUNDING,

@@ -76,7 +76,7 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
         {f"L = {layers}": (losses[layers], layers, ends[layers][1]) for layers in ends}
         | {other_w: (ExactLoss.of(isotropic_w, 8), 2, ends[2][1]), near: (losses[3], 3, longer)}
     )
-    risks = Quantity(
+    risks = Quantity[Tensor](
         "relative difference of the loss of the ray from that of the forward pass",
         lambda v: abs(losses[3](*weights13(*point(task, v, 3))).item() / ends[3][0] - 1),
         ROUNDING,
