@@ -50,7 +50,7 @@ OPENING = 30
 """L-BFGS iterations of the opening round, on the plain sampled loss."""
 REFINING = 60
 """L-BFGS iterations of every later round, at most."""
-ROUNDS = 6
+ROUNDS = 14
 """Later rounds, at most; fewer if a fresh sample changes nothing."""
 
 DEPARTURES = (
