@@ -21,8 +21,7 @@ from innerloop.papers.ahn2023.training import (
     LIMIT,
     Trained,
     exact_and_sampled,
-    final,
-    first,
+    matches_theory,
     reference_distances,
     transformed_transformers,
 )
@@ -64,7 +63,7 @@ def draw_figure3(tables: Tables) -> Picture:
 
 
 def judge_figure3(tables: Tables) -> Verdict:
-    table, ends = tables["training"], tables["ends"]
+    ends = tables["ends"]
     reference = {key: float(values[0]) for key, values in tables["reference"].items()}
     best = reference["best known"]
     losses = [float(v) for v in ends["loss"]]
@@ -83,29 +82,7 @@ def judge_figure3(tables: Tables) -> Verdict:
             "the second local minimum of the ray": reference["second"] / best - 1,
         },
     )
-    near = "as the third layer is added"
-    white, transforms = (
-        measured(
-            f"largest Dist of {what} at the end",
-            ARRIVED,
-            {
-                "trained": max(final(table, column, "fresh samples")),
-                near: max(first(table, column, "fresh samples")),
-            },
-        ).check("trained", unlike=near)
-        for column, what in (("white", "Sigma^1/2 A Sigma^1/2"), ("transforms", "B"))
-    )
-    plain = measured(
-        "largest difference of Dist of A at the end from that of Sigma^-1",
-        ARRIVED,
-        {
-            "trained": max(
-                abs(v - reference["plain"]) for v in final(table, "plain", "fresh samples")
-            ),
-            "Theorem 1's A": abs(reference["plain, Theorem 1"] - reference["plain"]),
-        },
-    ).check("trained", unlike="Theorem 1's A")
-    matched = [white, transforms, plain]
+    matched = matches_theory(tables, "fresh samples")
     return Verdict(
         printed=[*matched, left.check("trained", unlike="zero weights")],
         corrected=[

@@ -45,19 +45,15 @@ def weights_that_matter(scale: Scale) -> Verdict:
         after = (AHN.predict(p, q, prompt) - prompt.y_query).square().mean()
         return abs((after / before - 1).item())
 
-    every, none = slice(None), slice(0)
+    every, none, last = slice(None), slice(0), slice(d, None)
     cases = Quantity("relative change of the loss", change, ROUNDING).of(
         {
             "n = 9: the first n rows of P": (9, slice(9), every, none, none),
             "n = 2: all columns of Q but the first n": (2, none, none, every, slice(2, None)),
-            "n = 9: the first d rows of P and the last column of Q": (
-                *(9, slice(d), every, every, slice(d, None)),
-            ),
-            "n = 2: the first d rows of P and the last column of Q": (
-                *(2, slice(d), every, every, slice(d, None)),
-            ),
-            "the last row of P": (9, slice(d, None), every, none, none),
-            "the last row of Q": (9, none, none, slice(d, None), every),
+            "n = 9: first d rows of P, last column of Q": (9, slice(d), every, every, last),
+            "n = 2: first d rows of P, last column of Q": (2, slice(d), every, every, last),
+            "the last row of P": (9, last, every, none, none),
+            "the last row of Q": (9, none, none, last, every),
         }
     )
     names = list(cases)

@@ -31,9 +31,9 @@ from innerloop.analysis import Estimate, distance_to_identity
 from innerloop.models import GDPlusPlusWeights, GradientDescentWeights, LinearAttention
 from innerloop.papers.ahn2023.settings import LAYERS, SPARSE_N, TRANSFORMED_N, D, experiment
 from innerloop.papers.common import DTYPE, generator, square_root
-from innerloop.papers.quantity import at_most
-from innerloop.papers.registry import Table
-from innerloop.papers.verdict import Scale
+from innerloop.papers.quantity import at_most, measured
+from innerloop.papers.registry import Table, Tables
+from innerloop.papers.verdict import Check, Scale
 from innerloop.tasks import LinearRegression
 from innerloop.training import (
     ControlledWishart,
@@ -106,7 +106,7 @@ def distances(task: LinearRegression, *, transformed: bool = False) -> dict[str,
     return metrics
 
 
-def final(table: Table, column: str, training: str = "exact") -> list[float]:
+def final(table: Table, column: str, training: str) -> list[float]:
     """Of every seed, the last value of this column: of all layers if it has one for each."""
     chosen = np.asarray(table["training"]) == training
     seeds = np.asarray(table["seed"])[chosen]
@@ -115,19 +115,44 @@ def final(table: Table, column: str, training: str = "exact") -> list[float]:
     return [float(v[seeds == seed][-1]) for v in values for seed in np.unique(seeds)]
 
 
-def first(table: Table, column: str, training: str = "exact") -> list[float]:
-    """As `final`, of where training began."""
-    reversed_table = {key: list(reversed(values)) for key, values in table.items()}
-    return final(reversed_table, column, training)
+def matches_theory(tables: Tables, training: str) -> list[Check]:
+    """The learned matrices against a Sigma^-1 and, if there are transforms, b I."""
+    table = tables["training"]
+    to = {key: float(values[0]) for key, values in tables["reference"].items()}
+    plain = [abs(v - to["Dist of Sigma^-1"]) for v in final(table, "plain", training)]
+    white = {
+        "trained": max(final(table, "white", training)),
+        "Theorem 1's A": to["white, Theorem 1"],
+    }
+    checks = [
+        measured("largest Dist of Sigma^1/2 A Sigma^1/2 at the end", ARRIVED, white).check(
+            "trained", unlike="Theorem 1's A"
+        ),
+        measured(
+            "largest difference of Dist of A at the end from that of Sigma^-1",
+            ARRIVED,
+            {
+                "trained": max(plain),
+                "Theorem 1's A": abs(to["plain, Theorem 1"] - to["Dist of Sigma^-1"]),
+            },
+        ).check("trained", unlike="Theorem 1's A"),
+    ]
+    if "transforms 0" in table:
+        near = "Sigma^1/2 B Sigma^1/2, were B = I"
+        dist = {"trained": max(final(table, "transforms", training)), near: to["Dist of Sigma"]}
+        cases = measured("largest Dist of B at the end", ARRIVED, dist)
+        checks.append(cases.check("trained", unlike=near))
+    return checks
 
 
 def reference_distances(n: int) -> Mapping[str, float]:
-    """Dist of Sigma^-1 and of Theorem 1's preconditioner, which depend on no seed."""
+    """Dist of Sigma, Sigma^-1 and Theorem 1's preconditioner, which depend on no seed."""
     task = experiment(n, seed=0)
     root = square_root(task.covariance)
     other = theory.linear.one_step_preconditioner(task.covariance, n)
     return {
-        "plain": distance_to_identity(task.covariance.inverse()).item(),
+        "Dist of Sigma": distance_to_identity(task.covariance).item(),
+        "Dist of Sigma^-1": distance_to_identity(task.covariance.inverse()).item(),
         "plain, Theorem 1": distance_to_identity(other).item(),
         "white, Theorem 1": distance_to_identity(root @ other @ root).item(),
     }
