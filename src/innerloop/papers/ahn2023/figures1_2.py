@@ -101,6 +101,7 @@ def judge_figure1(tables: Tables) -> Verdict:
         {"trained": max(z["trained"]), "the best step, looped three times": min(z["looped"])},
     )
     blue, red = matches_theory(tables, "exact")
+    lowest = min(line.min() for line in red_lines)
     return Verdict(
         printed=[
             blue,
@@ -117,10 +118,10 @@ def judge_figure1(tables: Tables) -> Verdict:
             r"\mathrm{Dist}(A_i, I) = \mathrm{const},\quad f(A) \to 0",
             rf"\mathrm{{Dist}}(A_i, I) \to \mathrm{{Dist}}(\Sigma^{{-1}}, I) = "
             rf"{end:.3f},\quad f(A) \to {least:.5f} > 0",
-            f"The red line falls from about 1 to {min(line.min() for line in red_lines):.2f} before it rises to "
-            f"{end:.3f}: near A = 0 the gradient is a multiple of Sigma. And three steps "
-            f"on 20 examples leave a loss of {least:.5f}, {least / D:.1%} of E y^2 = 5, at "
-            'best: the text\'s "almost 0", but not the "convergence of loss to 0" of the caption.',
+            f"The red line falls from about 1 to {lowest:.2f} before it rises to {end:.3f}: near A = 0 "
+            f"the gradient is a multiple of Sigma. And three steps on 20 examples leave a loss of "
+            f'{least:.5f}, {least / D:.1%} of E y^2 = 5, at best: the text\'s "almost 0", but not '
+            'the "convergence of loss to 0" of the caption.',
             Kind.SENTENCE,
             f"Every line of every seed moves by {moves['A_i (red)']:.2f} or more, and every seed "
             f"ends at {least:.5f}.",
