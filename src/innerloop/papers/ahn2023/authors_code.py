@@ -7,6 +7,8 @@ for Figure 3.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import NullFormatter, ScalarFormatter
@@ -54,45 +56,47 @@ def nearest_gd_plus_plus(n: int, steps: Tensor, transforms: Tensor) -> float:
     return theory.flow.descend(risk, torch.cat([steps, transforms[:-1]]))[0]
 
 
+@cache
+def compared(layers: int, n: int, scale: Scale) -> tuple[dict[str, float], list[float]]:
+    """The losses of all four, and the training loss of every start."""
+    task = experiment(n, seed=0)
+    searches = scale.pick(smoke=60, quick=300, paper=1000)
+    best = theory.linear.transformed_optimum(layers, n, D, starts=searches, generator=generator(0))
+    without = theory.linear.untied_optimum(layers, n, D)
+    runs = trained_from(task, layers, 0, scale.pick(smoke=2, quick=2, paper=5))
+    loss = exact_and_sampled(runs[0], scale.pick(smoke=2_000, quick=20_000, paper=100_000))
+    ray = ControlledWishart(task, 1).ray(runs[0].model)
+    assert ray.transforms is not None
+    assert best.transforms is not None
+    steps, transforms = ray.steps.detach(), ray.transforms.detach()
+    row = {
+        "layers": layers,
+        "n": n,
+        "GD": best_plain_descent(task, layers),
+        "preconditioned GD": without.risk,
+        "GD++": best.risk,
+        "GD++ hits": best.hits,
+        "trained": loss.mean,
+        "four standard errors": 4 * loss.standard_error,
+        "GD++ near trained": nearest_gd_plus_plus(n, steps, transforms),
+        "GD++ near preconditioned GD": nearest_gd_plus_plus(
+            n, without.steps, torch.zeros_like(without.steps)
+        ),
+        "GD++ of n + 1": nearest_gd_plus_plus(n + 1, best.steps, best.transforms),
+    }
+    return row, [run.loss for run in runs]
+
+
 def compare(settings: list[tuple[int, int]], scale: Scale) -> dict[str, Table]:
-    """One row per (layers, n): the losses of all four, and of every start of training."""
-    rows: dict[str, list[float]] = {}
-    ends: dict[str, list[float]] = {"layers": [], "n": [], "training loss": []}
-    draws = scale.pick(smoke=2_000, quick=20_000, paper=100_000)
-    for layers, n in settings:
-        task = experiment(n, seed=0)
-        searches = scale.pick(smoke=60, quick=300, paper=1000)
-        best = theory.linear.transformed_optimum(
-            layers, n, D, starts=searches, generator=generator(0)
-        )
-        runs = trained_from(task, layers, 0, scale.pick(smoke=2, quick=2, paper=5))
-        loss = exact_and_sampled(runs[0], draws)
-        ray = ControlledWishart(task, 1).ray(runs[0].model)
-        assert ray.transforms is not None
-        assert best.transforms is not None
-        steps, transforms = ray.steps.detach(), ray.transforms.detach()
-        without = theory.linear.untied_optimum(layers, n, D)
-        row = {
-            "layers": layers,
-            "n": n,
-            "GD": best_plain_descent(task, layers),
-            "preconditioned GD": without.risk,
-            "GD++": best.risk,
-            "GD++ hits": best.hits,
-            "trained": loss.mean,
-            "four standard errors": 4 * loss.standard_error,
-            "GD++ near trained": nearest_gd_plus_plus(n, steps, transforms),
-            "GD++ near preconditioned GD": nearest_gd_plus_plus(
-                n, without.steps, torch.zeros_like(without.steps)
-            ),
-            "GD++ of n + 1": nearest_gd_plus_plus(n + 1, best.steps, best.transforms),
-        }
-        for key, value in row.items():
-            rows.setdefault(key, []).append(value)
-        for run in runs:
-            for key, value in (("layers", layers), ("n", n), ("training loss", run.loss)):
-                ends[key].append(value)
-    return {"losses": rows, "starts": ends}
+    """One row per (layers, n), and one per start of training."""
+    found = [(*setting, *compared(*setting, scale)) for setting in settings]
+    starts = [(layers, n, loss) for layers, n, _, losses in found for loss in losses]
+    return {
+        "losses": {key: [row[key] for _, _, row, _ in found] for key in found[0][2]},
+        "starts": dict(
+            zip(("layers", "n", "training loss"), zip(*starts, strict=True), strict=True)
+        ),
+    }
 
 
 def draw(tables: Tables, x: str, label: str) -> Picture:
@@ -181,9 +185,10 @@ CAPTION = (
     judge=judge,
     draw=lambda tables: draw(tables, "layers", "layers"),
     ours="measured",
+    shares="further transformers",
 )
 def against_layers(scale: Scale) -> Numbers:
-    depths = scale.pick(smoke=[1, 2], quick=[1, 2, 3, 4], paper=[1, 2, 3, 4])
+    depths = scale.pick(smoke=[1, 2], quick=[1, 2, 3], paper=[1, 2, 3, 4])
     tables = compare([(layers, SPARSE_N) for layers in depths], scale)
     return Numbers(tables, f"Expected loss against layers, n = {SPARSE_N}. {CAPTION}")
 
@@ -196,6 +201,7 @@ def against_layers(scale: Scale) -> Numbers:
     judge=judge,
     draw=lambda tables: draw(tables, "n", "examples in the prompt, n"),
     ours="measured",
+    shares="further transformers",
 )
 def against_context_length(scale: Scale) -> Numbers:
     lengths = scale.pick(smoke=[20], quick=[5, 10, 20, 40], paper=[5, 8, 10, 15, 20, 30, 40, 80])

@@ -118,8 +118,8 @@ def judge_figure1(tables: Tables) -> Verdict:
             r"\mathrm{Dist}(A_i, I) = \mathrm{const},\quad f(A) \to 0",
             rf"\mathrm{{Dist}}(A_i, I) \to \mathrm{{Dist}}(\Sigma^{{-1}}, I) = "
             rf"{end:.3f},\quad f(A) \to {least:.5f} > 0",
-            f"The red line falls from about 1 to {lowest:.2f} before it rises to {end:.3f}: near A = 0 "
-            f"the gradient is a multiple of Sigma. And three steps on 20 examples leave a loss of "
+            f"The red line falls from about 1 to {lowest:.2f} before it rises to {end:.3f}: near "
+            "A = 0 the gradient is a multiple of Sigma. Three steps on 20 examples leave a loss of "
             f'{least:.5f}, {least / D:.1%} of E y^2 = 5, at best: the text\'s "almost 0", but not '
             'the "convergence of loss to 0" of the caption.',
             Kind.SENTENCE,
