@@ -1,39 +1,7 @@
-"""Zhang, Frei & Bartlett (2023): every theorem and lemma. arXiv:2306.09927."""
-
-# isort: off
-# The report follows this order: the dynamics and where they end, new prompts, shifts, random
-# covariances, technical lemmas.
-from innerloop.papers.zhang2023 import (
-    quadratic_form,
-    dynamics,
-    convergence,
-    prediction,
-    prompt_lengths,
-    shifts,
-    random_covariance,
-    random_convergence,
-    random_covariance_limit,
-    technical,
-    flow_figure,
-    error_figure,
-    shift_figure,
-    random_covariance_figure,
-)
-# isort: on
-
-__all__ = [
-    "convergence",
-    "dynamics",
-    "error_figure",
-    "flow_figure",
-    "prediction",
-    "prompt_lengths",
-    "quadratic_form",
-    "random_convergence",
-    "random_covariance",
-    "random_covariance_figure",
-    "random_covariance_limit",
-    "shift_figure",
-    "shifts",
-    "technical",
-]
+"""x"""
+from innerloop.papers.zhang2023 import lemma5_1, lemmas5_2_C1_C3, lemmas5_3_C4
+from innerloop.papers.zhang2023 import lemmasA3_A5_C5_C7, lemmas5_4_C8
+from innerloop.papers.zhang2023 import theorems4_1_4_5
+from innerloop.papers.zhang2023 import theorem4_2
+from innerloop.papers.zhang2023 import corollary4_3, section4_2_shifts
+from innerloop.papers.zhang2023 import eq4_13, appendixD

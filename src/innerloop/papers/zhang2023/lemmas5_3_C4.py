@@ -1,0 +1,186 @@
+"""The minima of the loss: Lemma 5.3 and Corollary A.2, Lemma C.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from innerloop import theory
+from innerloop.papers.common import square_root
+from innerloop.papers.quantity import ROUNDING, Cases, Quantity, at_most
+from innerloop.papers.registry import claim
+from innerloop.papers.verdict import Scale, Verdict
+from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import (
+    Coefficients,
+    coefficients,
+    entry_loss,
+    printed_loss,
+    split,
+)
+from innerloop.papers.zhang2023.settings import (
+    LIMIT,
+    GammaOf,
+    against_the_rest,
+    dependent,
+    fixed,
+    gamma,
+    gammas,
+    normal,
+    random_weights,
+    relative,
+)
+
+D, N = 3, 10
+DRAWS = 20
+Rest = tuple[float, Tensor]
+"""The loss and v U."""
+LEAST = at_most(1e-10, "the flow ends within 1e-6 of a minimum, where the loss is quadratic")
+
+
+def rests(loss: Callable[[Tensor, Tensor], Tensor], d: int, count: int) -> list[Rest]:
+    """Where the flow of a loss comes to rest, from normal starts."""
+    found = []
+    for seed in range(count):
+        flow = theory.flow.gradient_flow(
+            lambda t: loss(t[1:].view(d, d), t[0]),
+            normal(seed, d * d + 1),
+            rtol=1e-6,  # every end has the same product v U, whatever the way there
+        )
+        assert flow.converged, flow.ended_because
+        found.append((flow.loss(flow.end).item(), flow.end[0] * flow.end[1:].view(d, d)))
+    return found
+
+
+@cache
+def minima(scale: Scale) -> list[Rest]:
+    """Of the printed loss."""
+    starts = scale.pick(smoke=2, quick=10, paper=20)
+    return rests(lambda u, v: printed_loss(gamma, fixed(D), N, u, v), D, starts)
+
+
+@claim(
+    "zhang2023/lemma5.3",
+    "At every global minimum the product of the two blocks is the inverse of Gamma",
+    source="Lemma 5.3, Eq. 5.6",
+    formula=r"u_{-1} U_{11} = \Gamma^{-1}",
+)
+def product_at_minima(scale: Scale) -> Verdict:
+    covariance = fixed(D).covariances[0]
+    cases = Quantity[GammaOf](
+        "largest relative distance of v U, where flows on l~ end, from the inverse of Gamma",
+        lambda g: max(relative(p, torch.linalg.inv(g(covariance, N))) for _, p in minima(scale)),
+        LIMIT,
+    ).of(gammas())
+    return Verdict(
+        against_the_rest(cases), settings={"d": D, "N": N, "flows": len(minima(scale))}
+    )
+
+
+@claim(
+    "zhang2023/corollaryA.2",
+    "The least value of the loss, and what any weights exceed it by",
+    source="Corollary A.2",
+    formula=r"\min \tilde\ell = -\frac{1}{2}\mathrm{tr}\left[\Lambda^2 \Gamma^{-1}\right],\qquad"
+    r" \tilde\ell - \min\tilde\ell = \frac{1}{2} \left\| \Gamma^{1/2} \left(u_{-1} \Lambda^{1/2}"
+    r" U_{11} \Lambda^{1/2} - \Lambda \Gamma^{-1}\right)\right\|_F^2",
+)
+def minimum_and_excess(scale: Scale) -> Verdict:
+    law, covariance = fixed(D), fixed(D).covariances[0]
+
+    def least(g: GammaOf) -> float:
+        return -0.5 * (covariance @ covariance @ torch.linalg.inv(g(covariance, N))).trace().item()
+
+    def excess_error(g: GammaOf) -> float:
+        errors = []
+        for seed in range(DRAWS):
+            u, v = random_weights(D, seed)
+            stated = printed_excess(g(covariance, N), covariance, u, v)
+            errors.append(abs((printed_loss(gamma, law, N, u, v) - least(gamma)) / stated - 1))
+        return max(errors).item()
+
+    values = [value for value, _ in minima(scale)]
+    least_cases = Quantity[GammaOf](
+        "largest relative difference of l~ where flows end from the stated minimum",
+        lambda g: max(abs(value / least(g) - 1) for value in values),
+        LEAST,
+    ).of(gammas())
+    excess_cases = Quantity("largest relative error of the excess", excess_error, ROUNDING)
+    return Verdict(
+        [*against_the_rest(least_cases), *against_the_rest(excess_cases.of(gammas()))],
+        settings={"d": D, "N": N, "flows": len(values), "random (U, v)": DRAWS},
+        remarks=[
+            "In the fourth line of the proof the second trace should add its two terms, and in the "
+            "fifth tr[Lambda^2 U Lambda^1/2] should be tr[Lambda^2 U]; the result is right."
+        ],
+    )
+
+
+def printed_excess(g: Tensor, covariance: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """l~ - min l~ of Corollary A.2; U and v may be batches."""
+    root = square_root(covariance)
+    off = v[..., None, None] * root @ u @ root - covariance @ torch.linalg.inv(g)
+    return 0.5 * (square_root(g) @ off).square().sum((-2, -1))
+
+
+def entry_excess(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
+    """l_rdm - min l_rdm of Eq. C.7; U and v may be batches."""
+    (g, xi, zeta), (diagonal, off) = coefficients, split(u)
+    first = (g * (diagonal * v[..., None] - xi / g) ** 2).sum(-1)
+    return (first + (zeta * (v[..., None, None] * off) ** 2).sum((-2, -1))) / 2
+
+
+@claim(
+    "zhang2023/lemmaC.4",
+    "The least value of the loss with a random diagonal covariance, what weights exceed it by, and "
+    "where it is attained",
+    source="Lemma C.4, Eq. C.6 to C.8",
+    formula=r"\begin{aligned} & \min\ell_{\mathrm{rdm}} = -\frac{1}{2}\sum_i \frac{\xi_i^2}"
+    r"{\gamma_i},\qquad u_{-1} u_{ij} = \mathbf{1}_{i=j} \frac{\xi_i}{\gamma_i} \\ &"
+    r" \ell_{\mathrm{rdm}} - \min\ell_{\mathrm{rdm}} = \frac{1}{2}\sum_i \gamma_i \left(u_{ii}"
+    r" u_{-1} - \frac{\xi_i}{\gamma_i}\right)^2 + \frac{1}{2}\sum_{i \ne j} \zeta_{ij} u_{-1}^2"
+    r" u_{ij}^2 \end{aligned}",
+)
+def random_minimum(scale: Scale) -> Verdict:
+    law, n = dependent(), 2
+    exact, d = coefficients(law, n), law.d
+    starts = scale.pick(smoke=2, quick=10, paper=20)
+    found = rests(lambda u, v: entry_loss(exact, u, v), d, starts)
+
+    def least(stated: Coefficients) -> float:
+        return -(stated[1] ** 2 / stated[0]).sum().item() / 2
+
+    def least_error(stated: Coefficients) -> float:
+        return max(abs(value / least(stated) - 1) for value, _ in found)
+
+    def place_error(stated: Coefficients) -> float:
+        product = torch.diag(stated[1] / stated[0])
+        return max(relative(end, product) for _, end in found)
+
+    def excess_error(stated: Coefficients) -> float:
+        points = [random_weights(d, seed) for seed in range(DRAWS)]
+        gaps = torch.stack([entry_loss(exact, *point) - least(exact) for point in points])
+        return relative(torch.stack([entry_excess(stated, *point) for point in points]), gaps)
+
+    candidates = {
+        "as printed": exact,
+        "the mean covariance": coefficients(law.averaged(), n),
+        "N + 1 for N": coefficients(law, n + 1),
+    }
+    quantities = [
+        Quantity("largest relative difference of the minimum", least_error, LEAST),
+        Quantity("largest relative difference of v U at minima", place_error, LIMIT),
+        Quantity("largest relative error of the excess", excess_error, ROUNDING),
+    ]
+    cases: list[Cases] = [quantity.of(candidates) for quantity in quantities]
+    return Verdict(
+        [check for measured in cases for check in against_the_rest(measured)],
+        settings={
+            "law": "three diagonal covariances, entries that depend on each other",
+            "d": d,
+            "N": n,
+            "flows": len(found),
+        },
+    )
