@@ -74,9 +74,7 @@ def product_at_minima(scale: Scale) -> Verdict:
         lambda g: max(relative(p, torch.linalg.inv(g(covariance, N))) for _, p in minima(scale)),
         LIMIT,
     ).of(gammas())
-    return Verdict(
-        against_the_rest(cases), settings={"d": D, "N": N, "flows": len(minima(scale))}
-    )
+    return Verdict(against_the_rest(cases), settings={"d": D, "N": N, "flows": len(minima(scale))})
 
 
 @claim(

@@ -118,9 +118,7 @@ def query_shift(scale: Scale) -> Verdict:
         found = []
         for w, q in product(weights().values(), queries.values()):
             prior = torch.outer(w, w)
-            risk = theory.linear.one_step_risk(
-                trained(train), lam, LONG, prior, query_covariance=q
-            )
+            risk = theory.linear.one_step_risk(trained(train), lam, LONG, prior, query_covariance=q)
             stated = (w @ lam @ w) * (q @ inverse).trace() + own * (w @ q @ w)
             seen = (w @ lam @ w) * inverse + prior
             largest = torch.linalg.matrix_norm(seen, 2)
@@ -132,8 +130,11 @@ def query_shift(scale: Scale) -> Verdict:
         f"largest difference of M times the error, M = {LONG:.0e}, from |w|_Lambda^2 tr(Q "
         "Lambda^-1) + w^T Q w, over what finite lengths allow",
         lambda case: off(*case),
-        at_most(1.0, "tr(Q) (2k |B| + k^2 |w|^2)/N: k/N is how far Gamma is from Lambda, and B the "
-                "covariance of Lambda^-1 x y"),
+        at_most(
+            1.0,
+            "tr(Q) (2k |B| + k^2 |w|^2)/N: k/N is how far Gamma is from Lambda, and B the "
+            "covariance of Lambda^-1 x y",
+        ),
     ).of(
         {
             "N = M": (LONG, 1.0),

@@ -26,7 +26,9 @@ LIMIT = at_most(
     "the integrator may err by 1e-10 in each of about a thousand steps, and stops at a gradient of "
     "1e-10 where the smallest curvature is above 0.01",
 )
-LOWEST = at_most(1e-8, "the loss is quadratic around a minimum, and the flow ends within 1e-6 of it")
+LOWEST = at_most(
+    1e-8, "the loss is quadratic around a minimum, and the flow ends within 1e-6 of it"
+)
 GammaOf = Callable[[Tensor, float], Tensor]
 """From Lambda and N to Gamma, right or wrong."""
 
