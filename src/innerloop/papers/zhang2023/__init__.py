@@ -22,7 +22,7 @@ the layer on them, `flows.py` the flows and the paper's constants for them.
 
 # isort: off
 # The report follows the order in which these are first imported.
-from innerloop.papers.zhang2023 import (
+from innerloop.papers.zhang2023 import (  # noqa: F401
     lemma5_1,
     lemmas5_2_C1_C3,
     lemmas5_3_C4,
@@ -40,21 +40,3 @@ from innerloop.papers.zhang2023 import (
     gradient_flow_figure,
 )
 # isort: on
-
-__all__ = [
-    "appendixD",
-    "corollary4_3",
-    "eq4_13",
-    "error_figure",
-    "figure1",
-    "gradient_flow_figure",
-    "lemma5_1",
-    "lemmas5_2_C1_C3",
-    "lemmas5_3_C4",
-    "lemmas5_4_C8",
-    "lemmasA3_A5_C5_C7",
-    "section4_2_shifts",
-    "shifts_figure",
-    "theorem4_2",
-    "theorems4_1_4_5",
-]

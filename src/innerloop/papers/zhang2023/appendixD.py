@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import truediv
 
 import torch
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop.papers.common import random_rotation, rotated
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, at_least, measured
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.lemma5_1 import column_vector
 from innerloop.papers.zhang2023.prompts import grid
-from innerloop.papers.zhang2023.settings import SPECTRA, against_the_rest, normal, relative
+from innerloop.papers.zhang2023.settings import SPECTRA, checked, normal, relative
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -54,16 +56,16 @@ def matrix_calculus(scale: Scale) -> Verdict:
         "tr A^T B": ((a.mT @ b).trace(), column_vector(a) @ column_vector(b), (a @ b).trace()),
     }
     checks = [
-        measured(
+        checked(
             f"relative difference of {name}",
             ROUNDING,
-            {"as printed": relative(stated, exact), "transposed": relative(wrong, exact)},
+            {"as printed": stated, "transposed": wrong},
+            partial(relative, exact=exact),
         )
         for name, (exact, stated, wrong) in rows.items()
     ]
     return Verdict(
-        [check for cases in checks for check in against_the_rest(cases)],
-        settings={"matrices": "4 x 4, normal entries"},
+        [check for of in checks for check in of], settings={"matrices": "4 x 4, normal entries"}
     )
 
 
@@ -81,18 +83,16 @@ def fourth_moment(scale: Scale) -> Verdict:
     x = nodes @ torch.linalg.cholesky(lam).mT
     moment = torch.einsum("k,ki,kj->ij", mass * torch.einsum("ki,ij,kj->k", x, a, x), x, x)
     trace = (a @ lam).trace() * lam
-    cases = Quantity[Tensor](
-        "relative difference from the moment by quadrature",
-        lambda stated: relative(stated, moment),
-        ROUNDING,
-    ).of(
-        {
-            "as printed": lam @ (a + a.mT) @ lam + trace,
-            "2 A for A + A^T": 2 * lam @ a @ lam + trace,
-            "tr(A) for tr(A Lambda)": lam @ (a + a.mT) @ lam + a.trace() * lam,
-        }
+    cases = {
+        "as printed": lam @ (a + a.mT) @ lam + trace,
+        "2 A for A + A^T": 2 * lam @ a @ lam + trace,
+        "tr(A) for tr(A Lambda)": lam @ (a + a.mT) @ lam + a.trace() * lam,
+    }
+    name = "relative difference from the moment by quadrature"
+    return Verdict(
+        checked(name, ROUNDING, cases, partial(relative, exact=moment)),
+        settings={"d": 3, "A": "normal entries, not symmetric"},
     )
-    return Verdict(against_the_rest(cases), settings={"d": 3, "A": "normal entries, not symmetric"})
 
 
 @claim(
@@ -103,32 +103,26 @@ def fourth_moment(scale: Scale) -> Verdict:
     r" \sum_{i=1}^d \sigma_i(V) \le \sqrt{d}\,\|U\|_{op} \|V\|_F",
 )
 def trace_inequality(scale: Scale) -> Verdict:
-    """Also for pairs where all three are attained: V = c U with equal singular values."""
+    """Also for pairs where all three are attained: V = 2 U with equal singular values."""
     d, n, draws = 3, 5, scale.pick(smoke=100, quick=1000, paper=10_000)
-    rows = []
+    chains = []
     for seed in range(draws):
         u, v = normal(seed, 2, d, n)
-        left, sigma_u, right = torch.linalg.svd(u, full_matrices=False)
+        left, _, right = torch.linalg.svd(u, full_matrices=False)
         aligned = left @ torch.diag(torch.linalg.svdvals(v)) @ right
         for first, second in ((u, v), (u, aligned), (left @ right, 2 * left @ right)):
             s, t = torch.linalg.svdvals(first), torch.linalg.svdvals(second)
-            chain = [(first.mT @ second).trace(), (s * t).sum(), s[0] * t.sum()]
-            rows.append(torch.stack([*chain, d**0.5 * s[0] * second.norm()]))
-    chain = torch.stack(rows)
-    ratios = (chain[:, :-1] / chain[:, 1:]).amax(0)
+            sides = [(first.mT @ second).trace(), (s * t).sum(), s[0] * t.sum()]
+            chains.append(torch.stack([*sides, d**0.5 * s[0] * second.norm()]))
+    every = torch.stack(chains)
+    ratios = (every[:, :-1] / every[:, 1:]).amax(0)
+    factors = {"as printed": 1.0, "a right side 1 % smaller": 0.99}
+    names = (f"largest left over right side of inequality {i}" for i in (1, 2, 3))
     checks = [
-        measured(
-            f"largest left over right side of inequality {i + 1}",
-            INEQUALITY,
-            {"as printed": ratio, "a right side 1 % smaller": ratio / 0.99},
-        )
-        for i, ratio in enumerate(ratios.tolist())
+        checked(name, INEQUALITY, factors, partial(truediv, ratio))
+        for name, ratio in zip(names, ratios.tolist(), strict=True)
     ]
-    return Verdict(
-        [check for cases in checks for check in against_the_rest(cases)],
-        settings={"d": d, "n": n, "pairs": 3 * draws},
-        remarks=["All three are attained, so none can be made smaller."],
-    )
+    return Verdict([c for of in checks for c in of], settings={"d": d, "n": n, "pairs": 3 * draws})
 
 
 def smallest_eigenvalue(matrix: Tensor) -> float:
@@ -171,21 +165,15 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
         pairs = [pair(seed, lowest) for seed in range(draws)]
         return min(smallest_eigenvalue(a @ b) for a, b in pairs)
 
-    semi, indefinite = "an eigenvalue of B 0", "an eigenvalue of B -0.1"
-    cases = [
-        Quantity[float]("smallest tr(AB) / (|A|_F |B|_F)", traces, rounded).of(
-            {semi: 0.0, indefinite: -0.1}
-        ),
-        Quantity[bool]("largest |AB - (AB)^T|_F / (|A|_F |B|_F)", asymmetry, ROUNDING).of(
-            {"A and B commute": True, "A and B do not": False}
-        ),
-        Quantity[float](
-            "A and B commute: smallest eigenvalue of AB / (|A|_F |B|_F)", eigenvalue, rounded
-        ).of({semi: 0.0, indefinite: -0.1}),
-    ]
+    signs = {"an eigenvalue of B 0": 0.0, "an eigenvalue of B -0.1": -0.1}
+    commuting = {"A and B commute": True, "A and B do not": False}
     form = smallest_eigenvalue(rotated([1.0, 0.9], 0) @ rotated([1.0, 0.9], 1))
     return Verdict(
-        [check for measured_cases in cases for check in against_the_rest(measured_cases)],
+        [
+            *checked("smallest tr(AB) / (|A|_F |B|_F)", rounded, signs, traces),
+            *checked("largest |AB - (AB)^T|_F / (|A|_F |B|_F)", ROUNDING, commuting, asymmetry),
+            *checked("A, B commute: smallest eigenvalue of AB", rounded, signs, eigenvalue),
+        ],
         settings={"d": d, "pairs": draws},
         remarks=[
             "AB >= 0 is read as symmetric with no negative eigenvalue; a product that is symmetric "

@@ -13,9 +13,8 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from innerloop import theory
 from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import ROUNDING, Cases, Quantity, at_most
+from innerloop.papers.quantity import ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import as_prompt, linear_prompts, predict, trained_matrices
@@ -23,17 +22,17 @@ from innerloop.papers.zhang2023.settings import (
     LIMIT,
     GammaOf,
     Mixture,
-    against_the_rest,
+    checked,
+    checked_gammas,
     exponential,
     gamma,
-    gammas,
     normal,
     only,
     relative,
 )
 from innerloop.papers.zhang2023.theorem4_2 import layer_around
 from innerloop.tasks import Exponential
-from innerloop.theory.linear import CovarianceLaw
+from innerloop.theory.linear import CovarianceLaw, random_covariance_risk
 
 
 def step(law: Mixture, n: float, g: GammaOf = gamma) -> Tensor:
@@ -63,8 +62,9 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         scatter = prompt.x.mT @ prompt.x / divisor
         return torch.einsum("bi,ij,bjk,bk->b", prompt.x_query[:, 0], matrix, scatter, w)
 
-    name = "largest difference of predictions, relative to the largest"
-    cases = Quantity[GammaOf](name, lambda g: relative(stated(step(law, n, g), m), seen), LIMIT)
+    def error(g: GammaOf) -> float:
+        return relative(stated(step(law, n, g), m), seen)
+
     others = {
         "the mean covariance": relative(stated(step(law.averaged(), n), m), seen),
         "M + 1 for M": relative(stated(step(law, n), m + 1), seen),
@@ -79,20 +79,26 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
 
     def expected(c: Tensor) -> Tensor:
         """E of the squared distance for one example, given the covariance."""
-        a, l = step(law, n).diagonal(), c.diagonal()
-        return (a**2 * (l**3 + l**2 * l.sum())).sum()
+        a, entries = step(law, n).diagonal(), c.diagonal()
+        return (a**2 * (entries**3 + entries**2 * entries.sum())).sum()
 
-    mean = law.mean(lambda c: c)
-    limits = Quantity[Callable[[Tensor], Tensor]](
-        "M times the mean squared distance from the limit, over every prompt, M = 1 and 2: largest "
-        "relative difference from its value for one example",
-        lambda of: max(abs(distance(k, of) / law.mean(expected).item() - 1) for k in (1, 2)),
-        ROUNDING,
-    ).of({"Lambda_new": lambda new: new, "E Lambda for it": lambda new: mean.expand_as(new)})
+    limits: dict[str, Callable[[Tensor], Tensor]] = {
+        "Lambda_new": lambda new: new,
+        "E Lambda for it": lambda new: law.averaged().covariances.expand_as(new),
+    }
+    one = law.mean(expected).item()
     return Verdict(
         [
-            *against_the_rest(Cases(name, LIMIT, {**cases.of(gammas()).values, **others})),
-            *against_the_rest(limits),
+            *checked_gammas(
+                "largest difference of predictions, relative to the largest", LIMIT, error, others
+            ),
+            *checked(
+                "M times the mean squared distance from the limit, over every prompt, M = 1 and 2: "
+                "largest relative difference from its value for one example",
+                ROUNDING,
+                limits,
+                lambda of: max(abs(distance(length, of) / one - 1) for length in (1, 2)),
+            ),
         ],
         settings={
             "layer": f"all weights where gradient flow of the exact loss ends, d = 2, N = {n}",
@@ -158,38 +164,34 @@ def expected_prediction(scale: Scale) -> Verdict:
         "a query with a covariance of its own": slope(matrix, law, own_query=False),
         "the covariance I throughout": slope(identity, only(identity), own_query=True),
     }
-    third, two_thirds = (
-        Quantity[float](
-            f"distance of the slope of the prediction on <w, x_q> from {name}", of, ROUNDING
-        ).of(slopes)
-        for name, of in (("1/3", lambda s: abs(s - 1 / 3)), ("2/3", lambda s: abs(s - 2 / 3)))
-    )
+    name = "distance of the slope of the prediction on <w, x_q> from"
+    third = Quantity[float](f"{name} 1/3", lambda s: abs(s - 1 / 3), ROUNDING).of(slopes)
+    two_thirds = Quantity[float](f"{name} 2/3", lambda s: abs(s - 2 / 3), ROUNDING).of(slopes)
     points = (0.01, 0.2, 1.0, 2.5, 6.0)
     integrated = {x: mean_variance_given(x) for x in points}
-    conditional = Quantity[Callable[[float], float]](
-        "largest difference from E[l | x] by integration",
-        lambda stated: max(abs(stated(x) - found) for x, found in integrated.items()),
-        at_most(1e-9, "integration is asked for 1e-12 and divides two integrals not small"),
-    ).of(
-        {
-            "|x| / sqrt 2 + 1/2": lambda x: x / math.sqrt(2) + 0.5,
-            "(|x| + 1) / 2": lambda x: (x + 1) / 2,
-            "E l = 1, as printed": lambda x: 1.0,
-        }
-    )
+    conditional: dict[str, Callable[[float], float]] = {
+        "|x| / sqrt 2 + 1/2": lambda x: x / math.sqrt(2) + 0.5,
+        "(|x| + 1) / 2": lambda x: (x + 1) / 2,
+        "E l = 1, as printed": lambda x: 1.0,
+    }
     exact = CovarianceLaw.exponential(torch.ones(2, dtype=DTYPE))
-    error = Quantity[Tensor](
-        "distance of the limiting error per dimension from 1/3",
-        lambda a: abs(theory.linear.random_covariance_risk(a, exact, math.inf).item() / 2 - 1 / 3),
-        ROUNDING,
-    ).of({"E[Lambda^2] E[Lambda^3]^-1": matrix, "E[Lambda] E[Lambda^2]^-1": identity / 2})
     first, own, *_ = slopes
     return Verdict(
         printed=[third.check(first, unlike="the covariance I throughout")],
         corrected=[
             two_thirds.check(first, unlike=own),
-            *against_the_rest(conditional),
-            *against_the_rest(error),
+            *checked(
+                "largest difference from E[l | x] by integration",
+                at_most(1e-9, "integration is asked for 1e-12 and divides two integrals not small"),
+                conditional,
+                lambda stated: max(abs(stated(x) - found) for x, found in integrated.items()),
+            ),
+            *checked(
+                "distance of the limiting error per dimension from 1/3",
+                ROUNDING,
+                {"E[Lambda^2] E[Lambda^3]^-1": matrix, "E[Lambda] E[Lambda^2]^-1": identity / 2},
+                lambda a: abs(random_covariance_risk(a, exact, math.inf).item() / 2 - 1 / 3),
+            ),
         ],
         correction=Correction(
             r"\mathbb{E}[\hat y_{\mathrm{query}} \mid x_{\mathrm{query}}, w] \to "

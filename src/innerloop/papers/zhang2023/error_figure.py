@@ -76,8 +76,8 @@ def _panel(axes: Axes, tables: Tables, name: str, on_axis: str) -> None:
 
 @figure(
     "zhang2023/error-lengths",
-    "The error of the trained layer against the lengths of test and training prompts: formula (4.6) "
-    "and the layer's own average over every prompt",
+    "The error of the trained layer against the lengths of test and training prompts: formula "
+    "(4.6), and the layer's own average over every prompt",
     source="Theorem 4.2, drawn",
     judge=judge,
     draw=draw,
@@ -121,4 +121,4 @@ def error_against_lengths(scale: Scale) -> Numbers:
         "Dashed: the best linear predictor."
     )
     settings = {"Lambda": f"eigenvalues {SPECTRA[2]}, rotated", "points": len(points)}
-    return Numbers(tables, caption, settings, [WORDS.capitalize() + "."])
+    return Numbers(tables, caption, settings, [WORDS])

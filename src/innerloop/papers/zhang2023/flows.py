@@ -122,7 +122,7 @@ class Start:
         """From the start; `tilt` multiplies U(0) and so takes the start out of balance."""
         return self.from_direction(tilt * self.direction)
 
-    def negative_flow(self) -> theory.flow.Flow:
+    def negative(self) -> theory.flow.Flow:
         """From U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F: past the saddle, to v < 0."""
         square = self.law.mean(lambda c: c @ c)
         return self.from_direction(-1.1 * square / square.norm())

@@ -80,7 +80,7 @@ def judge(tables: Tables) -> Verdict:
         moving = np.isfinite(ratio) & (excess < 1 - 1e-6)
         exponents.append(float(constant) * float((t / -np.log(excess))[moving].max()))
     decay = measured(
-        "largest ratio of exponents on the curves, constant times t and what the loss has fallen by",
+        "largest ratio of exponents on the curves, constant times t and fall of the loss",
         INEQUALITY,
         {"the paper's constant": max(exponents), "30 times as much": 30 * max(exponents)},
     )

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from innerloop.models.conventions import ZHANG
 from innerloop.papers.common import DTYPE, generator, rotated
-from innerloop.papers.quantity import ROUNDING, Quantity, at_least, at_most, measured
+from innerloop.papers.quantity import ROUNDING, at_least, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023.settings import against_the_rest, normal, relative
+from innerloop.papers.zhang2023.settings import checked, normal, relative
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -53,20 +53,20 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
     # U takes its last column from W^PV, the rest from W^KQ.
     u = torch.cat([kq[:, :d], pv[d].unsqueeze(-1)], dim=1)
     printed = column_vector(u), forms(prompt, divisor=n, tokens=n + 1)
-    cases = Quantity[tuple[Tensor, list[Tensor]]](
-        "largest difference of u^T H u from the layer's prediction, relative to the largest",
-        lambda case: relative(torch.stack([case[0] @ h @ case[0] for h in case[1]]), predicted),
-        ROUNDING,
-    ).of(
-        {
-            "Eq. 5.1": printed,
-            "N + 1 for N": (printed[0], forms(prompt, divisor=n + 1, tokens=n + 1)),
-            "E without the query": (printed[0], forms(prompt, divisor=n, tokens=n)),
-            "Vec by rows": (u.flatten(), printed[1]),
-        }
-    )
+    cases = {
+        "Eq. 5.1": printed,
+        "N + 1 for N": (printed[0], forms(prompt, divisor=n + 1, tokens=n + 1)),
+        "E without the query": (printed[0], forms(prompt, divisor=n, tokens=n)),
+        "Vec by rows": (u.flatten(), printed[1]),
+    }
+    name = "largest difference of u^T H u from the layer's prediction, relative to the largest"
+
+    def error(case: tuple[Tensor, list[Tensor]]) -> float:
+        vector, every = case
+        return relative(torch.stack([vector @ h @ vector for h in every]), predicted)
+
     settings = {"task": task, "prompts": 20, "weights": "dense, normal"}
-    return Verdict(against_the_rest(cases), settings=settings)
+    return Verdict(checked(name, ROUNDING, cases, error), settings=settings)
 
 
 def negative_count(form: Tensor) -> int:
@@ -93,20 +93,19 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
         at_least(d + 1, integer),
         {"N = 1, 2, 3, 4, 9": min(map(min, counts.values())), "H^2": max(squared)},
     )
-    off = Quantity[dict[int, int]](
+    off = checked(
         "largest difference of the number of negative eigenvalues",
-        lambda stated: max(abs(c - stated[n]) for n, found in counts.items() for c in found),
         at_most(0, integer),
-    ).of(
         {
             "from min(d, N) + 1": {n: min(d, n) + 1 for n in counts},
             "from min(d, N)": {n: min(d, n) for n in counts},
             "from d + 1": dict.fromkeys(counts, d + 1),
-        }
+        },
+        lambda stated: max(abs(c - stated[n]) for n, found in counts.items() for c in found),
     )
     return Verdict(
         printed=[fewest.check("N = 1, 2, 3, 4, 9", unlike="H^2")],
-        corrected=against_the_rest(off),
+        corrected=off,
         correction=Correction(
             r"\#\{i : \lambda_i(H) < 0\} \ge d + 1",
             r"\#\{i : \lambda_i(H) < 0\} = \min(d, N) + 1",

@@ -7,24 +7,25 @@ exact loss of all weights (`population_loss`) and its gradient.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from innerloop.papers.quantity import ROUNDING, Cases, Quantity
+from innerloop.papers.quantity import ROUNDING
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Scale, Verdict
+from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import population_loss, whole
 from innerloop.papers.zhang2023.settings import (
     GammaOf,
     Mixture,
-    against_the_rest,
+    checked,
+    checked_gammas,
     crossing,
     dependent,
     exponential,
     fixed,
     gamma,
-    gammas,
     random_weights,
     relative,
 )
@@ -32,15 +33,12 @@ from innerloop.papers.zhang2023.settings import (
 DRAWS = 10
 Weights = tuple[Tensor, Tensor]
 Of = Callable[[Tensor, Tensor], Weights]
+LossOf = Callable[[Tensor, Tensor], Tensor]
 Setting = tuple[Mixture, int]
 """The law of covariances and the training length."""
-FIXED: list[tuple[int, int]] = [(1, 3), (2, 1), (2, 2), (3, 10)]
-"""(d, N); the last by the closed form of the loss, the others by the layer itself."""
-SETTINGS = {"(d, N)": str(FIXED)[1:-1], "random (U, v)": DRAWS}
-RANDOM = {
-    "covariances that do not commute": (crossing(2), 2),
-    "the same, d = 3": (crossing(3), 8),
-}
+FIXED = [(fixed(1), 3), (fixed(2), 1), (fixed(2), 2), (fixed(3), 10)]
+"""The last by the closed form of the loss, the others by the layer itself."""
+SETTINGS = {"(d, N)": "(1, 3), (2, 1), (2, 2), (3, 10)", "random (U, v)": DRAWS}
 DIAGONAL = {
     "exponential entries of means 1 and 0.5": (exponential((1.0, 0.5)), 2),
     "entries that depend on each other": (dependent(), 1),
@@ -72,8 +70,9 @@ def coefficients(law: Mixture, n: float) -> Coefficients:
     """gamma_i, xi_i and zeta_ij of Eq. C.3, for diagonal covariances."""
 
     def zeta(c: Tensor) -> Tensor:
-        l, total = c.diagonal(), c.trace()
-        return (n + 1) / n * torch.outer(l**2, l) + torch.outer(l, l) * total / n
+        entries = c.diagonal()
+        pairs = torch.outer(entries, entries) * c.trace() / n
+        return (n + 1) / n * torch.outer(entries**2, entries) + pairs
 
     cubes = law.mean(lambda c: (n + 1) / n * c.diagonal() ** 3 + c.diagonal() ** 2 * c.trace() / n)
     return cubes, law.mean(lambda c: c.diagonal() ** 2), law.mean(zeta)
@@ -104,16 +103,17 @@ def entry_loss(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
 def velocity_error(setting: Setting, stated: Of) -> float:
     """Of a velocity from minus the gradient of the exact loss, in all weights: those of u_12 and
     u_21 must be 0, wherever the others are, so that the two stay 0."""
-    loss, errors = population_loss(*setting), []
-    for seed in range(DRAWS):
-        u, v = random_weights(setting[0].d, seed)
+    loss = population_loss(*setting)
+
+    def error(u: Tensor, v: Tensor) -> float:
         theta = whole(u, v).requires_grad_()
         (gradient,) = torch.autograd.grad(loss(theta), theta)
-        errors.append(relative(whole(*stated(u, v)), -gradient))
-    return max(errors)
+        return relative(whole(*stated(u, v)), -gradient)
+
+    return max(error(*random_weights(setting[0].d, seed)) for seed in range(DRAWS))
 
 
-def loss_error(setting: Setting, stated: Callable[[Tensor, Tensor], Tensor]) -> float:
+def loss_error(setting: Setting, stated: LossOf) -> float:
     """Of a loss plus tr(E Lambda)/2 from the exact one."""
     loss, constant = population_loss(*setting), setting[0].mean(torch.trace) / 2
     points = [random_weights(setting[0].d, seed) for seed in range(DRAWS)]
@@ -121,30 +121,20 @@ def loss_error(setting: Setting, stated: Callable[[Tensor, Tensor], Tensor]) -> 
     return relative(values, torch.stack([loss(whole(*point)) for point in points]))
 
 
-def slope_error(
-    d: int, stated: Callable[[Tensor, Tensor], Tensor], velocity_of: Of, draws: int = DRAWS
-) -> float:
+def slope_error(d: int, stated: LossOf, velocity_of: Of) -> float:
     """Of minus the gradient of a loss from a velocity."""
-    errors = []
-    for seed in range(draws):
-        weights = [t.requires_grad_() for t in random_weights(d, seed)]
-        slopes = torch.autograd.grad(stated(*weights), weights)
-        moved = velocity_of(*(t.detach() for t in weights))
-        errors.append(relative(-whole(*slopes), whole(*moved)))
-    return max(errors)
+
+    def error(u: Tensor, v: Tensor) -> float:
+        slopes = torch.autograd.grad(stated(u.requires_grad_(), v.requires_grad_()), (u, v))
+        moved = velocity_of(u.detach(), v.detach())
+        return relative(-whole(slopes[0], slopes[1]), whole(*moved))
+
+    return max(error(*random_weights(d, seed)) for seed in range(DRAWS))
 
 
 VELOCITY = "largest relative difference from minus the gradient of the exact loss in all weights"
 VALUE = "largest relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
 SLOPE = "largest relative difference of minus the gradient from the stated flow"
-
-
-def of_gammas(name: str, error: Callable[[Setting, GammaOf], float]) -> Cases:
-    """The largest error over the fixed covariances, for Gamma and its near misses."""
-    settings = [(fixed(d), n) for d, n in FIXED]
-    return Quantity[GammaOf](
-        name, lambda g: max(error(setting, g) for setting in settings), ROUNDING
-    ).of(gammas())
 
 
 @claim(
@@ -156,27 +146,26 @@ def of_gammas(name: str, error: Callable[[Setting, GammaOf], float]) -> Cases:
     r" U_{11}^\top - \Lambda^2 U_{11}^\top\right] \\ & u_{12} = u_{21} = 0 \end{aligned}",
 )
 def fixed_velocity(scale: Scale) -> Verdict:
-    def error(setting: Setting, g: GammaOf) -> float:
-        return velocity_error(setting, lambda u, v: velocity(g, *setting, u, v))
+    small = fixed(2), 2
 
     def transposed(u: Tensor, v: Tensor) -> Weights:
-        turned, v_velocity = velocity(gamma, fixed(2), 2, u.mT, v)
+        turned, v_velocity = velocity(gamma, *small, u.mT, v)
         return turned.mT, v_velocity
-
-    loss = population_loss(fixed(2), 2)
 
     def outer_speed(outer: float) -> float:
         theta = whole(*random_weights(2, 0), outer).requires_grad_()
-        (gradient,) = torch.autograd.grad(loss(theta), theta)
+        (gradient,) = torch.autograd.grad(population_loss(*small)(theta), theta)
         return torch.cat([gradient[:2], gradient[-2:]]).abs().max().item()
 
-    cases = of_gammas(VELOCITY, error)
-    values = {**cases.values, "Lambda U Lambda Gamma": velocity_error((fixed(2), 2), transposed)}
-    still = Quantity("largest velocity of u_12 and u_21", outer_speed, ROUNDING)
+    def error(g: GammaOf) -> float:
+        return max(velocity_error(s, partial(velocity, g, *s)) for s in FIXED)
+
+    other = {"Lambda U Lambda Gamma": velocity_error(small, transposed)}
+    still = {"where they are 0": 0.0, "where they are 0.01": 0.01}
     return Verdict(
         [
-            *against_the_rest(Cases(cases.quantity, cases.tolerance, values)),
-            *against_the_rest(still.of({"where they are 0": 0.0, "where they are 0.01": 0.01})),
+            *checked_gammas(VELOCITY, ROUNDING, error, other),
+            *checked("largest velocity of u_12 and u_21", ROUNDING, still, outer_speed),
         ],
         settings=SETTINGS,
     )
@@ -190,18 +179,15 @@ def fixed_velocity(scale: Scale) -> Verdict:
     r" U_{11} \Lambda U_{11}^\top - u_{-1} \Lambda^2 U_{11}^\top\right]",
 )
 def fixed_loss(scale: Scale) -> Verdict:
-    def value(setting: Setting, g: GammaOf) -> float:
-        return loss_error(setting, lambda u, v: printed_loss(g, *setting, u, v))
+    def value(g: GammaOf) -> float:
+        return max(loss_error(s, partial(printed_loss, g, *s)) for s in FIXED)
 
-    def slope(setting: Setting, g: GammaOf) -> float:
-        return slope_error(
-            setting[0].d,
-            lambda u, v: printed_loss(g, *setting, u, v),
-            lambda u, v: velocity(gamma, *setting, u, v),
-        )
+    def slope(g: GammaOf) -> float:
+        pairs = [(partial(printed_loss, g, *s), partial(velocity, gamma, *s)) for s in FIXED]
+        return max(slope_error(s[0].d, *pair) for s, pair in zip(FIXED, pairs, strict=True))
 
     return Verdict(
-        [*against_the_rest(of_gammas(VALUE, value)), *against_the_rest(of_gammas(SLOPE, slope))],
+        [*checked_gammas(VALUE, ROUNDING, value), *checked_gammas(SLOPE, ROUNDING, slope)],
         settings=SETTINGS,
         remarks=["The constant, which the paper leaves out, is tr(Lambda)/2."],
     )
@@ -218,44 +204,29 @@ def fixed_loss(scale: Scale) -> Verdict:
     r" \\ & u_{12} = u_{21} = 0 \end{aligned}",
 )
 def random_velocity(scale: Scale) -> Verdict:
-    def error(g: GammaOf, *, averaged: bool = False) -> float:
-        def stated(law: Mixture, n: int) -> Of:
-            used = law.averaged() if averaged else law
-            return lambda u, v: velocity(g, used, n, u, v)
+    settings = [(crossing(2), 2), (crossing(3), 8)]
 
-        return max(velocity_error(setting, stated(*setting)) for setting in RANDOM.values())
+    def error(g: GammaOf) -> float:
+        return max(velocity_error(s, partial(velocity, g, *s)) for s in settings)
 
-    cases = Quantity[GammaOf](VELOCITY, error, ROUNDING).of(gammas())
-    values = {**cases.values, "the mean covariance": error(gamma, averaged=True)}
+    mean = (velocity_error(s, partial(velocity, gamma, s[0].averaged(), s[1])) for s in settings)
     return Verdict(
-        against_the_rest(Cases(cases.quantity, cases.tolerance, values)),
+        checked_gammas(VELOCITY, ROUNDING, error, {"the mean covariance": max(mean)}),
         settings={"law": "three covariances that do not commute", "(d, N)": "(2, 2), (3, 8)"},
     )
 
 
-def of_coefficients(name: str, error: Callable[[Setting, Coefficients], float]) -> Cases:
+def checked_coefficients(name: str, error: Callable[[Setting, Coefficients], float]) -> list[Check]:
     """The largest error over the diagonal laws, for the coefficients and near misses of them."""
-
-    def largest(wrong: Callable[[Mixture, int], Coefficients]) -> float:
-        return max(error(setting, wrong(*setting)) for setting in DIAGONAL.values())
-
-    def transposed(law: Mixture, n: int) -> Coefficients:
-        g, xi, zeta = coefficients(law, n)
-        return g, xi, zeta.mT
-
-    def independent(law: Mixture, n: int) -> Coefficients:
-        """zeta_ij with E of a product as the product of E."""
-        g, xi, _ = coefficients(law, n)
-        return g, xi, coefficients(law.averaged(), n)[2]
-
-    return Quantity[Callable[[Mixture, int], Coefficients]](name, largest, ROUNDING).of(
-        {
-            "Eq. C.3": coefficients,
-            "zeta_ji for zeta_ij": transposed,
-            "zeta_ij of the mean covariance": independent,
-            "N + 1 for N": lambda law, n: coefficients(law, n + 1),
-        }
-    )
+    stated = {s: coefficients(*s) for s in DIAGONAL.values()}
+    mean = {s: coefficients(s[0].averaged(), s[1])[2] for s in stated}
+    cases = {
+        "Eq. C.3": stated,
+        "zeta_ji for zeta_ij": {s: (g, xi, zeta.mT) for s, (g, xi, zeta) in stated.items()},
+        "zeta_ij of the mean": {s: (g, xi, mean[s]) for s, (g, xi, _) in stated.items()},
+        "N + 1 for N": {(law, n): coefficients(law, n + 1) for law, n in stated},
+    }
+    return checked(name, ROUNDING, cases, lambda of: max(error(s, c) for s, c in of.items()))
 
 
 @claim(
@@ -268,12 +239,9 @@ def of_coefficients(name: str, error: Callable[[Setting, Coefficients], float]) 
 )
 def entries_of_the_flow(scale: Scale) -> Verdict:
     def error(setting: Setting, stated: Coefficients) -> float:
-        return velocity_error(setting, lambda u, v: entry_velocity(stated, u, v))
+        return velocity_error(setting, partial(entry_velocity, stated))
 
-    return Verdict(
-        against_the_rest(of_coefficients(VELOCITY, error)),
-        settings={"laws": "; ".join(DIAGONAL), "random (U, v)": DRAWS},
-    )
+    return Verdict(checked_coefficients(VELOCITY, error), settings={"laws": "; ".join(DIAGONAL)})
 
 
 @claim(
@@ -285,20 +253,13 @@ def entries_of_the_flow(scale: Scale) -> Verdict:
 )
 def random_loss(scale: Scale) -> Verdict:
     def value(setting: Setting, stated: Coefficients) -> float:
-        return loss_error(setting, lambda u, v: entry_loss(stated, u, v))
+        return loss_error(setting, partial(entry_loss, stated))
 
     def slope(setting: Setting, stated: Coefficients) -> float:
-        exact = coefficients(*setting)
-        return slope_error(
-            setting[0].d,
-            lambda u, v: entry_loss(stated, u, v),
-            lambda u, v: entry_velocity(exact, u, v),
-        )
+        flow = partial(entry_velocity, coefficients(*setting))
+        return slope_error(setting[0].d, partial(entry_loss, stated), flow)
 
     return Verdict(
-        [
-            *against_the_rest(of_coefficients(VALUE, value)),
-            *against_the_rest(of_coefficients(SLOPE, slope)),
-        ],
-        settings={"laws": "; ".join(DIAGONAL), "random (U, v)": DRAWS},
+        [*checked_coefficients(VALUE, value), *checked_coefficients(SLOPE, slope)],
+        settings={"laws": "; ".join(DIAGONAL)},
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import square_root
-from innerloop.papers.quantity import ROUNDING, Cases, Quantity, at_most
+from innerloop.papers.quantity import ROUNDING, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import (
@@ -23,11 +23,11 @@ from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import (
 from innerloop.papers.zhang2023.settings import (
     LIMIT,
     GammaOf,
-    against_the_rest,
+    checked,
+    checked_gammas,
     dependent,
     fixed,
     gamma,
-    gammas,
     normal,
     random_weights,
     relative,
@@ -68,13 +68,13 @@ def minima(scale: Scale) -> list[Rest]:
     formula=r"u_{-1} U_{11} = \Gamma^{-1}",
 )
 def product_at_minima(scale: Scale) -> Verdict:
-    covariance = fixed(D).covariances[0]
-    cases = Quantity[GammaOf](
+    lam, found = fixed(D).covariances[0], minima(scale)
+    checks = checked_gammas(
         "largest relative distance of v U, where flows on l~ end, from the inverse of Gamma",
-        lambda g: max(relative(p, torch.linalg.inv(g(covariance, N))) for _, p in minima(scale)),
         LIMIT,
-    ).of(gammas())
-    return Verdict(against_the_rest(cases), settings={"d": D, "N": N, "flows": len(minima(scale))})
+        lambda g: max(relative(product, torch.linalg.inv(g(lam, N))) for _, product in found),
+    )
+    return Verdict(checks, settings={"d": D, "N": N, "flows": len(found)})
 
 
 @claim(
@@ -86,28 +86,27 @@ def product_at_minima(scale: Scale) -> Verdict:
     r" U_{11} \Lambda^{1/2} - \Lambda \Gamma^{-1}\right)\right\|_F^2",
 )
 def minimum_and_excess(scale: Scale) -> Verdict:
-    law, covariance = fixed(D), fixed(D).covariances[0]
+    law, lam = fixed(D), fixed(D).covariances[0]
+    values = [value for value, _ in minima(scale)]
+    points = [random_weights(D, seed) for seed in range(DRAWS)]
 
     def least(g: GammaOf) -> float:
-        return -0.5 * (covariance @ covariance @ torch.linalg.inv(g(covariance, N))).trace().item()
+        return -0.5 * (lam @ lam @ torch.linalg.inv(g(lam, N))).trace().item()
 
     def excess_error(g: GammaOf) -> float:
-        errors = []
-        for seed in range(DRAWS):
-            u, v = random_weights(D, seed)
-            stated = printed_excess(g(covariance, N), covariance, u, v)
-            errors.append(abs((printed_loss(gamma, law, N, u, v) - least(gamma)) / stated - 1))
-        return max(errors).item()
+        gaps = torch.stack([printed_loss(gamma, law, N, *p) - least(gamma) for p in points])
+        stated = torch.stack([printed_excess(g(lam, N), lam, *p) for p in points])
+        return (gaps / stated - 1).abs().max().item()
 
-    values = [value for value, _ in minima(scale)]
-    least_cases = Quantity[GammaOf](
-        "largest relative difference of l~ where flows end from the stated minimum",
-        lambda g: max(abs(value / least(g) - 1) for value in values),
-        LEAST,
-    ).of(gammas())
-    excess_cases = Quantity("largest relative error of the excess", excess_error, ROUNDING)
     return Verdict(
-        [*against_the_rest(least_cases), *against_the_rest(excess_cases.of(gammas()))],
+        [
+            *checked_gammas(
+                "largest relative difference of l~ where flows end from the stated minimum",
+                LEAST,
+                lambda g: max(abs(value / least(g) - 1) for value in values),
+            ),
+            *checked_gammas("largest relative error of the excess", ROUNDING, excess_error),
+        ],
         settings={"d": D, "N": N, "flows": len(values), "random (U, v)": DRAWS},
         remarks=[
             "In the fourth line of the proof the second trace should add its two terms, and in the "
@@ -167,18 +166,14 @@ def random_minimum(scale: Scale) -> Verdict:
         "the mean covariance": coefficients(law.averaged(), n),
         "N + 1 for N": coefficients(law, n + 1),
     }
-    quantities = [
-        Quantity("largest relative difference of the minimum", least_error, LEAST),
-        Quantity("largest relative difference of v U at minima", place_error, LIMIT),
-        Quantity("largest relative error of the excess", excess_error, ROUNDING),
-    ]
-    cases: list[Cases] = [quantity.of(candidates) for quantity in quantities]
     return Verdict(
-        [check for measured in cases for check in against_the_rest(measured)],
+        [
+            *checked("relative difference of the minimum", LEAST, candidates, least_error),
+            *checked("relative difference of v U at minima", LIMIT, candidates, place_error),
+            *checked("relative error of the excess", ROUNDING, candidates, excess_error),
+        ],
         settings={
             "law": "three diagonal covariances, entries that depend on each other",
-            "d": d,
-            "N": n,
-            "flows": len(found),
+            **{"d": d, "N": n, "flows": len(found)},
         },
     )

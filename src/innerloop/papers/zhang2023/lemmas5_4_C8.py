@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from innerloop.papers.quantity import INEQUALITY, Cases, Quantity
+from innerloop.papers.quantity import INEQUALITY, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023.flows import Run, described, fixed_runs, random_runs
 from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import coefficients
-from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, against_the_rest, gamma, gammas
+from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, checked, checked_gammas, gamma
 
 MU, NU = 2.1, 4.1
 """What the constants are multiplied by in the controls: for d = 1 and small sigma mu is off by a
@@ -23,12 +21,12 @@ def inequality_ratio(run: Run) -> float:
 
 
 def inequality(runs: list[Run], near: float) -> list[Check]:
-    cases = Quantity[float](
+    return checked(
         "largest constant (l~ - min l~) / |grad l~|^2 on the paths",
-        lambda factor: factor * max(inequality_ratio(run) for run in runs),
         INEQUALITY,
-    ).of({"the constant": 1.0, f"{near:g} times the constant": near})
-    return against_the_rest(cases)
+        {"the constant": 1.0, f"{near:g} times the constant": near},
+        lambda factor: factor * max(inequality_ratio(run) for run in runs),
+    )
 
 
 def exponent_ratio(run: Run) -> float:
@@ -42,12 +40,13 @@ def exponent_ratio(run: Run) -> float:
 
 
 def decay(runs: list[Run], near: float) -> Verdict:
-    cases = Quantity[float](
+    checks = checked(
         "largest ratio of the exponents, constant times t and what the loss has fallen by",
-        lambda factor: factor * max(exponent_ratio(run) for run in runs),
         INEQUALITY,
-    ).of({"the constant": 1.0, f"{near:g} times the constant": near})
-    return Verdict(against_the_rest(cases), settings=described(runs))
+        {"the constant": 1.0, f"{near:g} times the constant": near},
+        lambda factor: factor * max(exponent_ratio(run) for run in runs),
+    )
+    return Verdict(checks, settings=described(runs))
 
 
 def slack(runs: list[Run], name: str) -> str:
@@ -58,22 +57,17 @@ def slack(runs: list[Run], name: str) -> str:
     )
 
 
-def end_error(run: Run, limit: Tensor, tilt: float = 1.0) -> float:
-    flow = run.flow if tilt == 1.0 else run.start.flow(tilt)
-    return (flow.end - limit).abs().max().item()
-
-
 def ends(runs: list[Run], limit: str) -> list[Check]:
     """Where the flows end against the printed limits, near misses of them, and other starts."""
 
     def error(g: GammaOf, tilt: float = 1.0) -> float:
-        return max(end_error(run, run.start.limit(g), tilt) for run in runs)
+        flows = [run.flow if tilt == 1.0 else run.start.flow(tilt) for run in runs]
+        pairs = zip(flows, runs, strict=True)
+        return max((flow.end - run.start.limit(g)).abs().max().item() for flow, run in pairs)
 
-    cases = Quantity[GammaOf](
-        f"largest entry of the difference between where flows end and {limit}", error, LIMIT
-    ).of(gammas())
+    name = f"largest entry of the difference between where flows end and {limit}"
     tilted = {"U(0) = 1.01 sigma Theta Theta^T, not balanced": error(gamma, tilt=1.01)}
-    return against_the_rest(Cases(cases.quantity, cases.tolerance, {**cases.values, **tilted}))
+    return checked_gammas(name, LIMIT, error, tilted)
 
 
 @claim(
@@ -129,9 +123,8 @@ def random_inequality(scale: Scale) -> Verdict:
     def v_error(power: int) -> float:
         return max(abs(run.flow.end[0].item() - printed_v(run, power)) for run in runs)
 
-    v = Quantity[int]("largest difference of v at the end", v_error, LIMIT).of(
-        {"from [sum xi/gamma]^1/4": 1, "from [sum xi^2/gamma^2]^1/4": 2, "from cubes": 3}
-    )
+    powers = {"from [sum xi/gamma]^1/4": 1, "from [sum xi^2/gamma^2]^1/4": 2, "from cubes": 3}
+    v = Quantity("largest difference of v at the end", v_error, LIMIT).of(powers)
     shown = runs[1]
     numbers = f"{printed_v(shown, 1):.6f}, and the flow ends at {shown.flow.end[0].item():.6f}"
     return Verdict(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from innerloop.papers.quantity import INEQUALITY, Quantity, at_least, at_most
+from innerloop.papers.quantity import INEQUALITY, at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.flows import Run, described, fixed_runs, random_runs
-from innerloop.papers.zhang2023.settings import against_the_rest
+from innerloop.papers.zhang2023.settings import checked
 from innerloop.theory.flow import Flow
 
 BALANCED = at_most(
@@ -23,17 +23,17 @@ def imbalance(flow: Flow) -> float:
 
 
 def balance(runs: list[Run]) -> Verdict:
-    cases = Quantity[list[Flow]](
+    cases = {
+        "starts of Assumption 3.3": [run.flow for run in runs],
+        "U(0) = 1.001 sigma Theta Theta^T": [run.start.flow(1.001) for run in runs],
+    }
+    checks = checked(
         "largest |v^2 - |U|_F^2| / v^2 on the paths",
-        lambda flows: max(imbalance(flow) for flow in flows),
         BALANCED,
-    ).of(
-        {
-            "starts of Assumption 3.3": [run.flow for run in runs],
-            "U(0) = 1.001 sigma Theta Theta^T": [run.start.flow(1.001) for run in runs],
-        }
+        cases,
+        lambda flows: max(imbalance(flow) for flow in flows),
     )
-    return Verdict(against_the_rest(cases), settings=described(runs))
+    return Verdict(checks, settings=described(runs))
 
 
 def lowest_v(run: Run, flow: Flow) -> float:
@@ -42,42 +42,41 @@ def lowest_v(run: Run, flow: Flow) -> float:
 
 
 def positivity(runs: list[Run]) -> list[Check]:
-    stays = Quantity[list[Flow]](
-        "smallest v on the paths, relative to sigma",
-        lambda flows: min(lowest_v(r, f) for r, f in zip(runs, flows, strict=True)),
-        at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
-    ).of(
-        {
-            "starts of Assumption 3.3": [run.flow for run in runs],
-            "U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": [
-                run.start.negative_flow() for run in runs
-            ],
-        }
-    )
-    below = Quantity[float](
-        "largest loss at the start, relative to its linear term",
-        lambda part: max(replace(run.start, fraction=part).first_loss() for run in runs),
-        at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
-    ).of({"sigma 0.1 % below the bound": 0.999, "sigma 0.1 % above it": 1.001})
-    return [*against_the_rest(stays), *against_the_rest(below)]
+    flows = {
+        "starts of Assumption 3.3": [run.flow for run in runs],
+        "U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": [run.start.negative() for run in runs],
+    }
+    parts = {"sigma 0.1 % below the bound": 0.999, "sigma 0.1 % above it": 1.001}
+    return [
+        *checked(
+            "smallest v on the paths, relative to sigma",
+            at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
+            flows,
+            lambda found: min(lowest_v(r, f) for r, f in zip(runs, found, strict=True)),
+        ),
+        *checked(
+            "largest loss at the start, relative to its linear term",
+            at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
+            parts,
+            lambda part: max(replace(run.start, fraction=part).first_loss() for run in runs),
+        ),
+    ]
 
 
 def lower_bound(runs: list[Run]) -> Verdict:
-    def ratios(factor: float) -> list[float]:
-        return [factor * r.start.lowest_v / (lowest_v(r, r.flow) * r.start.sigma) for r in runs]
-
-    cases = Quantity[float](
+    ratios = [r.start.lowest_v / (lowest_v(r, r.flow) * r.start.sigma) for r in runs]
+    checks = checked(
         "largest ratio of the bound to the smallest v on a path",
-        lambda factor: max(ratios(factor)),
         INEQUALITY,
-    ).of({"the bound": 1.0, "a bound 1 % higher": 1.01})
-    slack = [1 / ratio for ratio in ratios(1.0)]
+        {"the bound": 1.0, "a bound 1 % higher": 1.01},
+        lambda factor: factor * max(ratios),
+    )
     return Verdict(
-        against_the_rest(cases),
+        checks,
         settings=described(runs),
         remarks=[
-            f"v stays {min(slack):.5g} to {max(slack):.3g} times above the bound. It is nearly "
-            "attained for d = 1 and small sigma."
+            f"v stays {1 / max(ratios):.5g} to {1 / min(ratios):.3g} times above the bound. It is "
+            "nearly attained for d = 1 and small sigma."
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Every prompt of a small setting, with weights that average exactly, and the paper's layer on them.
+"""Every prompt of a small setting, with exact weights, and the paper's layer on them.
 
 What the layer predicts is a polynomial in the numbers of a prompt, so a few Gauss-Hermite nodes in
 each of them average its square without error. `population_loss` is the loss (3.8) or (4.10) of all
@@ -104,8 +104,8 @@ LABELS = {
     "cubic": Labels(cubic, 3),
 }
 WORDS = (
-    "labels: <w, x> with w the first entries of (1, -0.5, 0.8, 0.3, -0.7); the same with noise of variance 0.49, also on the "
-    "query's label; x_1^3 - x_2 x_d + 0.3 x_d"
+    "Labels: <w, x> with w the first entries of (1, -0.5, 0.8, 0.3, -0.7); the same with noise of "
+    "variance 0.49, also on the query's label; x_1^3 - x_2 x_d + 0.3 x_d."
 )
 
 

@@ -1,22 +1,22 @@
 """Covariances, tolerances and wrong versions of Gamma that the claims share.
 
-The paper has no numbers for its theory: sizes and spectra are ours. Covariances are rotated, so that
-no formula holds because matrices are diagonal.
+The paper has no numbers for its theory: sizes and spectra are ours. Covariances are rotated, so
+that no formula holds because matrices are diagonal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from scipy.special import roots_laguerre
 from torch import Tensor
 
 from innerloop.papers.common import DTYPE, generator, rotated
-from innerloop.papers.quantity import Cases, at_most
+from innerloop.papers.quantity import Cases, Measured, Quantity, Tolerance, at_most
 from innerloop.papers.verdict import Check
 
 SPECTRA = {1: [0.7], 2: [1.5, 0.4], 3: [1.5, 0.8, 0.4], 5: [1.5, 1.0, 0.8, 0.4, 0.2]}
@@ -26,9 +26,8 @@ LIMIT = at_most(
     "the integrator may err by 1e-10 in each of about a thousand steps, and stops at a gradient of "
     "1e-10 where the smallest curvature is above 0.01",
 )
-LOWEST = at_most(
-    1e-8, "the loss is quadratic around a minimum, and the flow ends within 1e-6 of it"
-)
+LOWEST = at_most(1e-8, "the loss is quadratic around a minimum, found to 1e-6 or better")
+T = TypeVar("T")
 GammaOf = Callable[[Tensor, float], Tensor]
 """From Lambda and N to Gamma, right or wrong."""
 
@@ -124,8 +123,25 @@ def gammas() -> dict[str, GammaOf]:
     }
 
 
+def checked(
+    name: str, tolerance: Tolerance, cases: Mapping[str, T], measure: Callable[[T], Measured]
+) -> list[Check]:
+    """One quantity of several cases: the first must pass, and every other one must not."""
+    return against_the_rest(Quantity(name, measure, tolerance).of(cases))
+
+
+def checked_gammas(
+    name: str,
+    tolerance: Tolerance,
+    measure: Callable[[GammaOf], float],
+    others: Mapping[str, float] | None = None,
+) -> list[Check]:
+    """The same of Gamma and its near misses; other wrong cases are measured already."""
+    values = {case: measure(g) for case, g in gammas().items()}
+    return against_the_rest(Cases(name, tolerance, values | dict(others or {})))
+
+
 def against_the_rest(cases: Cases) -> list[Check]:
-    """The first case must pass, and every other one must not."""
     first, *others = cases
     return [cases.check(first, unlike=other) for other in others]
 

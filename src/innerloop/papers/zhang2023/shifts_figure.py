@@ -17,13 +17,18 @@ from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, measured
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.settings import against_the_rest
-from innerloop.tasks import LinearRegression
+from innerloop.tasks import GaussianCovariates, LinearRegression, OtherQueries, law_of
 
 D, N = 6, 40
 LEARNERS = {"least squares": ("s", "#009e73"), "ridge": ("D", "#aa4499")}
 FLOOR = 1e-3
 """Where the picture's axis begins; noiseless least squares is at 1e-29."""
 DOUBLED, CUBED, TANH = "covariates × 2", "labels <w, x>³", "labels tanh <w, x>"
+
+
+def covariance_of(covariates: object) -> torch.Tensor:
+    assert isinstance(covariates, GaussianCovariates)
+    return covariates.covariance
 
 
 def by_hand(shift: Shift, m: float) -> float:
@@ -43,21 +48,22 @@ def by_hand(shift: Shift, m: float) -> float:
         return power * (1 - 2 * a + a**2 * (1 + (d + 1) / m))
 
     ones = torch.ones(d, dtype=torch.float64)
-    name, task = shift.name, shift.task
+    name, law = shift.name, law_of(shift.task)
     if name.startswith("label noise"):
         return query(d) + a**2 * (d / 4) * d / m
     if name.startswith("covariates ×"):
         factor = {"1/2": 0.25, "2": 4.0}[name.split("× ")[1]]
         return gaussian(factor * ones)
     if name in ("query of another covariance", "query × 3"):
-        return query(float(task.queries.covariates.covariance.trace()))
+        assert isinstance(law.queries, OtherQueries)
+        return query(float(covariance_of(law.queries.covariates).trace()))
     if name == "covariates of another covariance":
-        return gaussian(torch.linalg.eigvalsh(task.covariance))
+        return gaussian(torch.linalg.eigvalsh(covariance_of(law.covariates)))
     if name == "query among the examples":  # tr E[(I - a S)^2 S]
         cubes = d * (m**2 + d**2 + 3 * m * d + 3 * m + 3 * d + 4) / m**2
         return d - 2 * a * d * (m + d + 1) / m + a**2 * cubes
     if name.startswith("query orthogonal"):
-        return d - task.n
+        return d - law.n
     if name.startswith("variances"):  # E l = 1, E l^2 = 2, E l^3 = 6
         return d * (1 - 4 * a + a**2 * (6 + (12 + 2 * (d - 1)) / m))
     if name == CUBED:  # E y x = 3 |w|^2 w, E y^2 = 15 |w|^6, E y^2 |x|^2 = (15 d + 90) |w|^6
@@ -118,8 +124,7 @@ def draw(tables: Tables) -> Picture:
     def show(column: str, label: str, marker: str, colour: str, size: float = 5) -> None:
         pairs = zip(table[column], table["zero"], strict=True)
         values = [max(float(v) / float(z), FLOOR) for v, z in pairs]
-        style = {"markersize": size, "markeredgewidth": 2 if marker == "|" else 1}
-        axes.plot(values, rows, marker, color=colour, label=label, **style)
+        axes.plot(values, rows, marker, color=colour, label=label, markersize=size)
 
     show("trained layer, exact", "trained layer, exact", "|", "#0072b2", 15)
     show("trained layer", "sampled", "o", "#0072b2")

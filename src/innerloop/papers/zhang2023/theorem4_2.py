@@ -7,6 +7,7 @@ small prompt that the layer sees, and, for larger sizes, `theory.linear.predicti
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, rotated
-from innerloop.papers.quantity import ROUNDING, Cases, Quantity, at_least, at_most
+from innerloop.papers.quantity import ROUNDING, at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.prompts import (
@@ -32,10 +33,10 @@ from innerloop.papers.zhang2023.settings import (
     LIMIT,
     SPECTRA,
     GammaOf,
-    against_the_rest,
+    checked,
+    checked_gammas,
     fixed,
     gamma,
-    gammas,
     normal,
     relative,
 )
@@ -65,64 +66,59 @@ def layer_around(product: Tensor) -> tuple[Tensor, Tensor]:
 )
 def plain_step(scale: Scale) -> Verdict:
     law, d = fixed(2), 2
-    lam = law.covariances[0]
-    prompt, _, _, _ = linear_prompts(law, 2)
+    lam, identity = law.covariances[0], torch.eye(d, dtype=DTYPE)
+    square, trace = lam @ lam, lam.trace()
 
-    def one_step(factor: float) -> Tensor:
-        """The step of size 1 on factor times the sum of squared residuals."""
+    def step_error(factor: float) -> float:
+        """Of one step of size 1 on factor times the sum of squared residuals, n = 2."""
+        prompt, *_ = linear_prompts(law, 2)
         w = torch.zeros(len(prompt.y), d, dtype=DTYPE, requires_grad=True)
         residuals = prompt.y - (prompt.x @ w.unsqueeze(-1)).squeeze(-1)
         (slope,) = torch.autograd.grad(factor * residuals.square().sum(), w)
-        return -(prompt.x_query[:, 0] * slope).sum(-1)
+        return relative(
+            -(prompt.x_query[:, 0] * slope).sum(-1), stated_prediction(identity, prompt)
+        )
 
-    step = Quantity[float](
-        "largest relative difference of one step's prediction from the stated one",
-        lambda factor: relative(
-            one_step(factor), stated_prediction(torch.eye(d, dtype=DTYPE), prompt)
+    def error(n: int) -> float:
+        """Of the stated prediction, over every prompt."""
+        prompt, _, _, mass = linear_prompts(law, n)
+        return (mass @ (stated_prediction(identity, prompt) - prompt.y_query[:, 0]) ** 2).item()
+
+    def limit(covariance: Tensor) -> float:
+        """Of x^T Lambda w: tr((I - Lambda)^2 Lambda)."""
+        return ((identity - covariance) @ (identity - covariance) @ covariance).trace().item()
+
+    spread = ((square @ lam).trace() + square.trace() * trace).item()
+    formulas: dict[str, Callable[[int], float]] = {
+        "of x^T Lambda w, and (tr Lambda^3 + tr Lambda^2 tr Lambda)/n": lambda n: (
+            limit(lam) + spread / n
         ),
-        ROUNDING,
-    ).of({"on 1/(2n) sum of squares, n = 2": 1 / 4, "on 1/(2(n+1)) of it": 1 / 6})
-
-    def error(n: int, covariance: Tensor) -> float:
-        """Of the stated prediction, over every prompt with this covariance."""
-        prompt, _, _, mass = linear_prompts(law._replace(covariances=covariance[None]), n)
-        off = stated_prediction(torch.eye(d, dtype=DTYPE), prompt) - prompt.y_query[:, 0]
-        return (mass @ off**2).item()
-
-    def left(covariance: Tensor) -> float:
-        """tr((I - Lambda)^2 Lambda): the error of x^T Lambda w."""
-        off = torch.eye(d, dtype=DTYPE) - covariance
-        return (off @ off @ covariance).trace().item()
-
-    def spread(covariance: Tensor, n: float) -> float:
-        square = covariance @ covariance
-        return ((square @ covariance).trace() + square.trace() * covariance.trace()).item() / n
-
-    approach = Quantity[Callable[[int], float]](
-        "largest relative difference of the error, n = 1 and 2, from that of x^T Lambda w plus a "
-        "multiple of 1/n",
-        lambda stated: max(abs(stated(n) / error(n, lam) - 1) for n in (1, 2)),
-        ROUNDING,
-    ).of(
-        {
-            "error of x^T Lambda w, and (tr Lambda^3 + tr Lambda^2 tr Lambda)/n": lambda n: (
-                left(lam) + spread(lam, n)
-            ),
-            "error of x^T w, and the same": lambda n: spread(lam, n),
-            "n + 1 for n": lambda n: left(lam) + spread(lam, n + 1),
-        }
-    )
-    apart = Quantity[Tensor](
-        "error left on endless prompts, over E y^2",
-        lambda covariance: left(covariance) / covariance.trace().item(),
-        at_least(1e-10, "the statement: not 0, beyond rounding"),
-    ).of({"eigenvalues 1.5 and 0.4": lam, "Lambda = I": torch.eye(d, dtype=DTYPE)})
+        "of x^T w, and the same": lambda n: spread / n,
+        "n + 1 for n": lambda n: limit(lam) + spread / (n + 1),
+    }
     return Verdict(
-        [*against_the_rest(step), *against_the_rest(approach), *against_the_rest(apart)],
-        settings={"d": d, "Lambda": f"eigenvalues {SPECTRA[2]}, rotated"},
-        remarks=[
-            "The squared loss is read as half the mean of squared residuals, and the step as 1."
+        [
+            *checked(
+                "largest relative difference of one step's prediction from the stated one",
+                ROUNDING,
+                {"on 1/(2n) sum of squares": 1 / 4, "on 1/(2(n+1)) sum of squares": 1 / 6},
+                step_error,
+            ),
+            *checked(
+                "largest relative difference from the error over every prompt, n = 1 and 2",
+                ROUNDING,
+                formulas,
+                lambda stated: max(abs(stated(n) / error(n) - 1) for n in (1, 2)),
+            ),
+            *checked(
+                "error left on endless prompts, over E y^2",
+                at_least(1e-10, "the statement: not 0, beyond rounding"),
+                {"eigenvalues 1.5 and 0.4": lam, "Lambda = I": identity},
+                lambda covariance: limit(covariance) / covariance.trace().item(),
+            ),
         ],
+        settings={"d": d, "Lambda": f"eigenvalues {SPECTRA[2]}, rotated"},
+        remarks=["The squared loss is read as half the mean of squared residuals, the step as 1."],
     )
 
 
@@ -143,11 +139,10 @@ def prediction_of_the_trained_layer(scale: Scale) -> Verdict:
     def error(g: GammaOf, divisor: int = m) -> float:
         return relative(stated_prediction(torch.linalg.inv(g(lam, n)), prompt, divisor), seen)
 
-    name = "largest difference of predictions, relative to the largest"
-    cases = Quantity[GammaOf](name, error, LIMIT).of(gammas())
     others = {"M + 1 for M": error(gamma, m + 1), "N for M": error(gamma, n)}
+    name = "largest difference of predictions, relative to the largest"
     return Verdict(
-        against_the_rest(Cases(name, LIMIT, {**cases.values, **others})),
+        checked_gammas(name, LIMIT, error, others),
         settings={
             "layer": f"all weights where gradient flow of the exact loss ends, d = 2, N = {n}",
             "prompts": f"200 of M = {m} examples, labels independent of the covariates",
@@ -172,15 +167,11 @@ def best_linear_limit(scale: Scale) -> Verdict:
     root = mass.sqrt().unsqueeze(-1)
     x, y = pairs.x_query[:, 0], pairs.y_query
     best = torch.linalg.lstsq(root * x, root * y).solution[:, 0]
-    weights = Quantity[Tensor](
-        "largest relative difference from the minimiser, by least squares", _of(best), ROUNDING
-    ).of(
-        {
-            "Lambda^-1 E[yx]": torch.linalg.solve(lam, moments.cross),
-            "Gamma^-1 E[yx] for N = 1000": torch.linalg.solve(gamma(lam, 1000), moments.cross),
-            "E[yx], as in footnote 2": moments.cross,
-        }
-    )
+    weights = {
+        "Lambda^-1 E[yx]": torch.linalg.solve(lam, moments.cross),
+        "Gamma^-1 E[yx] for N = 1000": torch.linalg.solve(gamma(lam, 1000), moments.cross),
+        "E[yx], as in footnote 2": moments.cross,
+    }
 
     def added(train: float) -> float:
         """M times what the layer's error exceeds that of the best linear predictor by."""
@@ -190,38 +181,40 @@ def best_linear_limit(scale: Scale) -> Verdict:
     variance = (moments.spread @ torch.linalg.inv(lam)).trace().item()
     uncentred = variance + (moments.cross @ torch.linalg.solve(lam, moments.cross)).item()
     k = 1 + sum(SPECTRA[3]) / min(SPECTRA[3])
-    rate = Quantity[tuple[float, float]](
-        f"relative difference of M times the error above the best linear one, M = {long:.0e}",
-        lambda case: abs(added(case[0]) / case[1] - 1),
-        at_most(
-            (2 * k + k**2) / long,
-            f"as Lambda <= Gamma <= (1 + k/N) Lambda with k = 1 + tr(Lambda)/l_min = {k:.4g}, the "
-            "term in 1/M is off by a share of at most 2k/N and the bias by k^2 M/N^2",
-        ),
-    ).of(
-        {
-            "from tr(Sigma Lambda^-1), N = M": (long, variance),
-            "N = M/100": (long / 100, variance),
-            "from tr(E[y^2 x x^T] Lambda^-1), not centred": (long, uncentred),
-        }
+    rates = {
+        "from tr(Sigma Lambda^-1), N = M": (long, variance),
+        "N = M/100": (long / 100, variance),
+        "from tr(E[y^2 x x^T] Lambda^-1), not centred": (long, uncentred),
+    }
+    slack = at_most(
+        (2 * k + k**2) / long,
+        f"as Lambda <= Gamma <= (1 + k/N) Lambda with k = 1 + tr(Lambda)/l_min = {k:.4g}, the "
+        "term in 1/M is off by a share of at most 2k/N and the bias by k^2 M/N^2",
     )
     return Verdict(
-        [*against_the_rest(weights), *against_the_rest(rate)],
+        [
+            *checked(
+                "largest relative difference from the minimiser, by least squares",
+                ROUNDING,
+                weights,
+                lambda weight: relative(weight, best),
+            ),
+            *checked(
+                f"relative difference of M times the error above the best linear one, M = {long}",
+                slack,
+                rates,
+                lambda case: abs(added(case[0]) / case[1] - 1),
+            ),
+        ],
         settings={"Lambda": f"eigenvalues {SPECTRA[3]}, rotated", "labels": "cubic"},
         remarks=[f"So the error above the best linear one falls as {variance:.4g}/M."],
     )
 
 
-def _of(exact: Tensor) -> Callable[[Tensor], float]:
-    return lambda value: relative(value, exact)
-
-
-def brackets(
-    moments: JointMoments, lam: Tensor, train: float, test: float, g: GammaOf = gamma
-) -> dict[str, float]:
+def brackets(moments: JointMoments, lam: Tensor, train: float, test: float) -> dict[str, float]:
     """The terms of Eq. 4.6 as printed, |v|_A^2 meaning v^T A v."""
     trace, a = lam.trace(), torch.linalg.solve(lam, moments.cross)
-    inverse = torch.linalg.inv(g(lam, train))
+    inverse = torch.linalg.inv(gamma(lam, train))
     squared = inverse @ inverse  # Gamma^-2, which commutes with Lambda
 
     def norm(matrix: Tensor) -> Tensor:
@@ -242,6 +235,8 @@ def stated_error(moments: JointMoments, lam: Tensor, train: float, test: float) 
     return sum(brackets(moments, lam, train, test).values())
 
 
+Terms = tuple[dict[str, float], float]
+"""Those of Eq. 4.6, and the error."""
 QUADRATURES = [(2, 1), (2, 2), (3, 1)]
 """(d, M) where every prompt can be visited, for every kind of labels."""
 
@@ -257,49 +252,43 @@ QUADRATURES = [(2, 1), (2, 2), (3, 1)]
     r" + \mathrm{tr}(\Lambda)^2 \|a\|_{\Gamma^{-2}\Lambda}^2 \right] \end{aligned}",
 )
 def error_on_new_prompts(scale: Scale) -> Verdict:
-    def terms(labels: Labels, lam: Tensor, train: int, test: int) -> dict[str, float]:
-        return brackets(labels.moments(lam), lam, train, test)
-
-    small = []  # the terms, and the layer's error by quadrature
+    small: list[Terms] = []
     for (d, m), train, labels in product(QUADRATURES, (1, 12), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=1)
         layer = layer_around(torch.linalg.inv(gamma(lam, train)))
-        small.append((terms(labels, lam, train, m), labels.error(layer, m, lam)))
-    large = []  # the terms, and the error of Gamma^-1 by moments
+        terms = brackets(labels.moments(lam), lam, train, m)
+        small.append((terms, labels.error(layer, m, lam)))
+    large: list[Terms] = []
     for d, train, test, labels in product((3, 5), (1, 20), (7, 1000), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=0)
         step, moments = torch.linalg.inv(gamma(lam, train)), labels.moments(lam)
         exact = theory.linear.prediction_error(step, moments, test).item()
-        large.append((terms(labels, lam, train, test), exact))
+        large.append((brackets(moments, lam, train, test), exact))
 
-    def error(pairs: list[tuple[dict[str, float], float]], scaled: dict[str, float]) -> float:
-        sums = [(sum(v * scaled.get(k, 1) for k, v in of.items()), exact) for of, exact in pairs]
-        return max(abs(stated / exact - 1) for stated, exact in sums)
+    def error(found: list[Terms], factors: dict[str, float]) -> float:
+        sums = [sum(v * factors.get(k, 1.0) for k, v in terms.items()) for terms, _ in found]
+        return max(abs(s / exact - 1) for s, (_, exact) in zip(sums, found, strict=True))
 
-    wrong = {
+    cases: dict[str, dict[str, float]] = {
         "Eq. 4.6": {},
         "without tr(Lambda)^2 |a|^2": {"1/N^2, third": 0.0},
         "1 for the 2 before tr(Lambda)": {"1/N^2, second": 0.5},
         "without its first term in 1/N^2": {"1/N^2, first": 0.0},
         "1/(2M) for 1/M": {"1/M": 0.5},
     }
-    names = {
-        "largest relative difference from the layer's error over every prompt": small,
-        "larger sizes: largest relative difference from theory.linear.prediction_error": large,
-    }
-    cases = [
-        Quantity[dict[str, float]](name, lambda s, pairs=pairs: error(pairs, s), ROUNDING).of(wrong)
-        for name, pairs in names.items()
-    ]
+    visited = "largest relative difference from the layer's error over every prompt"
+    moments_name = "larger sizes: largest relative difference from theory.linear.prediction_error"
     return Verdict(
-        [check for measured in cases for check in against_the_rest(measured)],
+        [
+            *checked(visited, ROUNDING, cases, partial(error, small)),
+            *checked(moments_name, ROUNDING, cases, partial(error, large)),
+        ],
         settings={
-            "by quadrature, (d, M)": str(QUADRATURES)[1:-1],
-            "by moments": "d = 3, 5; N = 1, 20; M = 7, 1000",
-            "N": "1, 12",
+            "over every prompt": f"(d, M) = {str(QUADRATURES)[1:-1]}; N = 1, 12",
+            "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
         },
         remarks=[
-            WORDS.capitalize() + ".",
+            WORDS,
             "The theorem needs E y^2 to be finite and does not list it. What it lists does not "
             "imply it: for d = 1 and y = |x|^(-3/4), E y, E xy and E x^2 y^2 are finite, E y^2 and "
             "both sides of (4.6) are not.",
@@ -358,19 +347,13 @@ def terms_of_the_proof(scale: Scale) -> Verdict:
         found = [proof_terms(labels, lam, m, n, best) for labels in LABELS.values()]
         return max(abs(terms[name]) for terms in found for name in names.split())
 
-    cases = [
-        Quantity[float](
-            f"terms {names}: largest difference from the proof, relative to the error",
-            lambda best, names=names: largest(names, best),
-            ROUNDING,
-        ).of({"a, the best linear predictor": 1.0, "1.01 a in its place": 1.01})
-        for names in ("I II III", "IV V VI")
-    ]
+    cases = {"a, the best linear predictor": 1.0, "1.01 a in its place": 1.01}
+    name = "largest difference from the proof, relative to the error, of terms"
     return Verdict(
-        [check for measured in cases for check in against_the_rest(measured)],
-        settings={"d": 2, "N": n, "M": m},
-        remarks=[
-            WORDS.capitalize() + ".",
-            "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same.",
+        [
+            *checked(f"{name} I, II, III", ROUNDING, cases, partial(largest, "I II III")),
+            *checked(f"{name} IV, V, VI", ROUNDING, cases, partial(largest, "IV V VI")),
         ],
+        settings={"d": 2, "N": n, "M": m},
+        remarks=[WORDS, "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same."],
     )

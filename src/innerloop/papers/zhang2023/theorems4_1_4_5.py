@@ -1,7 +1,8 @@
-"""Where gradient flow of all weights ends: Theorem 4.1, and Theorem 4.5 with a random covariance."""
+"""Where gradient flow of all weights ends: Theorems 4.1 and, with a random covariance, 4.5."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE
-from innerloop.papers.quantity import Cases, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.flows import Run, Start, direction
@@ -21,12 +21,11 @@ from innerloop.papers.zhang2023.settings import (
     LOWEST,
     GammaOf,
     Mixture,
-    against_the_rest,
+    checked_gammas,
     crossing,
     exponential,
     fixed,
     gamma,
-    gammas,
     normal,
 )
 
@@ -76,24 +75,28 @@ def ends_at_the_minimum(starts: list[Start], equation: str, descents: int) -> li
             shares.append(abs(loss / lowest_loss(start.law, start.n, descents) - 1))
         return max(shares)
 
-    place = Quantity[GammaOf](
-        f"largest entry of the difference between where all weights end and {equation}",
-        end_error,
-        LIMIT,
-    )
-    value = Quantity[GammaOf](
-        f"largest relative difference of the loss at {equation} from the least loss found by "
-        "descent over all weights",
-        excess,
-        LOWEST,
-    )
-    return [*against_the_rest(place.of(gammas())), *against_the_rest(value.of(gammas()))]
+    return [
+        *checked_gammas(
+            f"largest entry of the difference between where all weights end and {equation}",
+            LIMIT,
+            end_error,
+        ),
+        *checked_gammas(
+            f"largest relative difference of the loss at {equation} from the least loss found by "
+            "descent over all weights",
+            LOWEST,
+            excess,
+        ),
+    ]
+
+
+def listed(starts: list[Start]) -> str:
+    return ", ".join(f"({s.d}, {s.n}, {s.fraction:g})" for s in starts)
 
 
 def described(starts: list[Start], descents: int) -> dict[str, str | int]:
-    each = [f"({s.d}, {s.n}, {s.fraction:g})" for s in starts]
     return {
-        "(d, N, sigma over the largest allowed)": ", ".join(each),
+        "(d, N, sigma over the largest allowed)": listed(starts),
         "Theta": "random, and of rank one",
         "descents for the least loss": descents,
     }
@@ -147,11 +150,7 @@ def any_scale(scale: Scale) -> Verdict:
     above = sum(start.first_loss() > 0 for start in starts)
     return Verdict(
         ends([Run(start, start.flow()) for start in starts], "Eq. 5.9"),
-        settings={
-            "(d, N, sigma over the largest that Theorem 4.1 allows)": ", ".join(
-                f"({s.d}, {s.n}, {s.fraction:g})" for s in starts
-            ),
-        },
+        settings={"(d, N, sigma over the largest that Theorem 4.1 allows)": listed(starts)},
         remarks=[
             f"{above} of {len(starts)} starts have a positive loss, where the paper's proof has "
             "nothing to say."
@@ -214,29 +213,25 @@ def nondiagonal_minimum(scale: Scale) -> Verdict:
         square = start.law.mean(lambda c: c @ c)
         return torch.linalg.solve(operator, column_vector(square)).view_as(square).mT
 
-    def error(g: GammaOf, *, transposed: bool = False) -> float:
-        differences = []
-        for end, start in zip(found, starts, strict=True):
-            stated = product(start, g)
-            stated = minimum_around(stated.mT if transposed else stated)
-            differences.append((end - stated).abs().max().item())
-        return max(differences)
+    def error(stated: Callable[[Start], Tensor]) -> float:
+        pairs = zip(found, starts, strict=True)
+        return max((end - stated(start)).abs().max().item() for end, start in pairs)
 
-    quantity = "largest entry of the difference between where all weights end and this limit"
-    cases = Quantity[GammaOf](quantity, error, LIMIT).of(gammas())
-    commuting = max(
-        (end - printed_end(gamma, start)).abs().max().item()
-        for end, start in zip(found, starts, strict=True)
-    )
-    others = {"Eq. 4.12": commuting, "D^T for D": error(gamma, transposed=True)}
+    others = {
+        "Eq. 4.12": error(lambda start: printed_end(gamma, start)),
+        "D^T for D": error(lambda start: minimum_around(product(start, gamma).mT)),
+    }
     d = product(starts[1], gamma)
     return Verdict(
-        against_the_rest(Cases(quantity, LIMIT, {**cases.values, **others})),
+        checked_gammas(
+            "largest entry of the difference between where all weights end and this limit",
+            LIMIT,
+            lambda g: error(lambda start: minimum_around(product(start, g))),
+            others,
+        ),
         settings={
             "law": "three covariances with random eigenvectors, probabilities .5, .3, .2",
-            "(d, N, sigma over the largest allowed)": ", ".join(
-                f"({s.d}, {s.n}, {s.fraction:g})" for s in starts
-            ),
+            "(d, N, sigma over the largest allowed)": listed(starts),
         },
         remarks=[
             "D is not symmetric: |D - D^T| / |D| = "
