@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
@@ -118,16 +118,12 @@ class Start:
         d = self.d
         return minimum_around(product)[d : d + 1 + d * d]
 
-    def flow(self, tilt: float = 1.0) -> theory.flow.Flow:
-        """From the start; `tilt` multiplies U(0) and so takes the start out of balance."""
-        return self.from_direction(tilt * self.direction)
-
-    def negative(self) -> theory.flow.Flow:
-        """From U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F: past the saddle, to v < 0."""
-        square = self.law.mean(lambda c: c @ c)
-        return self.from_direction(-1.1 * square / square.norm())
+    @cached_property
+    def flow(self) -> theory.flow.Flow:
+        return self.from_direction(self.direction)
 
     def from_direction(self, u: Tensor) -> theory.flow.Flow:
+        """From U(0) = sigma u and v(0) = sigma, balanced only if |u|_F = 1."""
         law = theory.linear.CovarianceLaw.mixture(*self.law)
         model = theory.flow.SingleLayerFlow(law, self.n)
         return model.flow(self.sigma * u, torch.tensor(self.sigma, dtype=DTYPE))
@@ -147,30 +143,22 @@ class Start:
         return u_velocity.square().sum((-2, -1)) + v_velocity**2
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A start, and the flow from it."""
-
-    start: Start
-    flow: theory.flow.Flow
-
-
 TIGHT = 0.01
 """A fraction of the largest sigma so small that the bounds are nearly attained where d = 1."""
 
 
 @cache
-def fixed_runs(scale: Scale) -> list[Run]:
+def fixed_starts(scale: Scale) -> list[Start]:
     """d, N, direction and fraction: also d = 1, N = 1 and Theta of rank one."""
     chosen = [(1, 1, "0", TIGHT), (2, 1, "rank one", 0.7), (3, 10, "3", 0.99)]
     if scale is not Scale.SMOKE:
         chosen += [(d, n, k, 0.1) for d, n in ((2, 4), (3, 1)) for k in ("rank one", "1", "2")]
         chosen += [(5, 20, k, f) for k in ("5", "rank one") for f in (0.1, 0.99)]
-    return [run(fixed(d), n, kind, fraction) for d, n, kind, fraction in chosen]
+    return [Start(fixed(d), n, direction(d, kind), part) for d, n, kind, part in chosen]
 
 
 @cache
-def random_runs(scale: Scale) -> list[Run]:
+def random_starts(scale: Scale) -> list[Start]:
     """Independent diagonal entries, nearly fixed or with the moments of exponential ones."""
     ones, unequal = (1.0, 1.0, 1.0), (1.0, 0.5, 2.0)
     chosen = [
@@ -181,17 +169,9 @@ def random_runs(scale: Scale) -> list[Run]:
     if scale is not Scale.SMOKE:
         laws = exponential(ones), exponential(unequal)
         chosen += [(law, 8, k, 0.2) for law in laws for k in ("rank one", "1", "2")]
-    return [run(law, n, kind, fraction) for law, n, kind, fraction in chosen]
+    return [Start(law, n, direction(law.d, kind), part) for law, n, kind, part in chosen]
 
 
-def run(law: Mixture, n: int, kind: str, fraction: float) -> Run:
-    start = Start(law, n, direction(law.d, kind), fraction)
-    return Run(start, start.flow())
-
-
-def described(runs: list[Run]) -> dict[str, str | int]:
-    each = [f"({r.start.d}, {r.start.n}, {r.start.fraction:g})" for r in runs]
-    return {
-        "(d, N, sigma over the largest allowed)": ", ".join(each),
-        "Theta": "random, and of rank one",
-    }
+def described(starts: list[Start]) -> dict[str, str]:
+    each = ", ".join(f"({s.d}, {s.n}, {s.fraction:g})" for s in starts)
+    return {"(d, N, sigma over the largest allowed)": each, "Theta": "random, and of rank one"}

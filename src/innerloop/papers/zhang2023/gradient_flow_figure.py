@@ -30,7 +30,7 @@ POINTS, FIRST = 160, 0.02
 
 def trajectory(kind: str, start: Start) -> tuple[dict[str, list], dict[str, list]]:
     """One row for each time, what the panels show; and one of constants."""
-    flow = start.flow()
+    flow = start.flow
     last = flow.times[-1].item()
     times = torch.from_numpy(np.geomspace(FIRST, last, POINTS)).clamp(max=last)
     path = flow.at(times)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -13,16 +12,12 @@ from innerloop.papers.common import square_root
 from innerloop.papers.quantity import ROUNDING, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import (
-    Coefficients,
-    coefficients,
-    entry_loss,
-    printed_loss,
-    split,
-)
+from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import Coefficients, coefficients, split
+from innerloop.papers.zhang2023.prompts import population_loss, whole
 from innerloop.papers.zhang2023.settings import (
     LIMIT,
     GammaOf,
+    Mixture,
     checked,
     checked_gammas,
     dependent,
@@ -33,32 +28,35 @@ from innerloop.papers.zhang2023.settings import (
     relative,
 )
 
-D, N = 3, 10
-DRAWS = 20
+LAW, RANDOM, N = fixed(2), dependent(), 2
+D, DRAWS = 2, 20
+LEAST = at_most(1e-10, "the flow ends within 1e-6 of a minimum, where the loss is quadratic")
 Rest = tuple[float, Tensor]
 """The loss and v U."""
-LEAST = at_most(1e-10, "the flow ends within 1e-6 of a minimum, where the loss is quadratic")
 
 
-def rests(loss: Callable[[Tensor, Tensor], Tensor], d: int, count: int) -> list[Rest]:
-    """Where the flow of a loss comes to rest, from normal starts."""
-    found = []
-    for seed in range(count):
-        flow = theory.flow.gradient_flow(
-            lambda t: loss(t[1:].view(d, d), t[0]),
-            normal(seed, d * d + 1),
-            rtol=1e-6,  # every end has the same product v U, whatever the way there
-        )
-        assert flow.converged, flow.ended_because
-        found.append((flow.loss(flow.end).item(), flow.end[0] * flow.end[1:].view(d, d)))
-    return found
+def two_block_loss(law: Mixture, u: Tensor, v: Tensor) -> Tensor:
+    """l~ or l_rdm, from the layer itself: the population loss without its constant (Lemma A.1)."""
+    return population_loss(law, N)(whole(u, v)) - law.mean(torch.trace) / 2
 
 
 @cache
-def minima(scale: Scale) -> list[Rest]:
-    """Of the printed loss."""
-    starts = scale.pick(smoke=2, quick=10, paper=20)
-    return rests(lambda u, v: printed_loss(gamma, fixed(D), N, u, v), D, starts)
+def minima(law: Mixture, starts: int) -> list[Rest]:
+    """Where the flow of this loss comes to rest, from normal starts."""
+    found = []
+    for seed in range(starts):
+        flow = theory.flow.gradient_flow(
+            lambda t: two_block_loss(law, t[1:].view(D, D), t[0]),
+            normal(seed, D * D + 1),
+            rtol=1e-6,  # every end has the same product v U, whatever the way there
+        )
+        assert flow.converged, flow.ended_because
+        found.append((flow.loss(flow.end).item(), flow.end[0] * flow.end[1:].view(D, D)))
+    return found
+
+
+def starts_at(scale: Scale) -> int:
+    return scale.pick(smoke=2, quick=10, paper=20)
 
 
 @claim(
@@ -68,7 +66,7 @@ def minima(scale: Scale) -> list[Rest]:
     formula=r"u_{-1} U_{11} = \Gamma^{-1}",
 )
 def product_at_minima(scale: Scale) -> Verdict:
-    lam, found = fixed(D).covariances[0], minima(scale)
+    lam, found = LAW.covariances[0], minima(LAW, starts_at(scale))
     checks = checked_gammas(
         "largest relative distance of v U, where flows on l~ end, from the inverse of Gamma",
         LIMIT,
@@ -86,15 +84,14 @@ def product_at_minima(scale: Scale) -> Verdict:
     r" U_{11} \Lambda^{1/2} - \Lambda \Gamma^{-1}\right)\right\|_F^2",
 )
 def minimum_and_excess(scale: Scale) -> Verdict:
-    law, lam = fixed(D), fixed(D).covariances[0]
-    values = [value for value, _ in minima(scale)]
+    lam, values = LAW.covariances[0], [value for value, _ in minima(LAW, starts_at(scale))]
     points = [random_weights(D, seed) for seed in range(DRAWS)]
 
     def least(g: GammaOf) -> float:
         return -0.5 * (lam @ lam @ torch.linalg.inv(g(lam, N))).trace().item()
 
     def excess_error(g: GammaOf) -> float:
-        gaps = torch.stack([printed_loss(gamma, law, N, *p) - least(gamma) for p in points])
+        gaps = torch.stack([two_block_loss(LAW, *p) - least(gamma) for p in points])
         stated = torch.stack([printed_excess(g(lam, N), lam, *p) for p in points])
         return (gaps / stated - 1).abs().max().item()
 
@@ -141,10 +138,8 @@ def entry_excess(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
     r" u_{ij}^2 \end{aligned}",
 )
 def random_minimum(scale: Scale) -> Verdict:
-    law, n = dependent(), 2
-    exact, d = coefficients(law, n), law.d
-    starts = scale.pick(smoke=2, quick=10, paper=20)
-    found = rests(lambda u, v: entry_loss(exact, u, v), d, starts)
+    found = minima(RANDOM, starts_at(scale))
+    points = [random_weights(D, seed) for seed in range(DRAWS)]
 
     def least(stated: Coefficients) -> float:
         return -(stated[1] ** 2 / stated[0]).sum().item() / 2
@@ -157,14 +152,13 @@ def random_minimum(scale: Scale) -> Verdict:
         return max(relative(end, product) for _, end in found)
 
     def excess_error(stated: Coefficients) -> float:
-        points = [random_weights(d, seed) for seed in range(DRAWS)]
-        gaps = torch.stack([entry_loss(exact, *point) - least(exact) for point in points])
-        return relative(torch.stack([entry_excess(stated, *point) for point in points]), gaps)
+        gaps = torch.stack([two_block_loss(RANDOM, *p) - least(stated) for p in points])
+        return relative(torch.stack([entry_excess(stated, *p) for p in points]), gaps)
 
     candidates = {
-        "as printed": exact,
-        "the mean covariance": coefficients(law.averaged(), n),
-        "N + 1 for N": coefficients(law, n + 1),
+        "as printed": coefficients(RANDOM, N),
+        "the mean covariance": coefficients(RANDOM.averaged(), N),
+        "N + 1 for N": coefficients(RANDOM, N + 1),
     }
     return Verdict(
         [
@@ -174,6 +168,6 @@ def random_minimum(scale: Scale) -> Verdict:
         ],
         settings={
             "law": "three diagonal covariances, entries that depend on each other",
-            **{"d": d, "N": n, "flows": len(found)},
+            **{"d": D, "N": N, "flows": len(found)},
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from innerloop.papers.quantity import INEQUALITY, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023.flows import Run, described, fixed_runs, random_runs
+from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
 from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import coefficients
 from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, checked, checked_gammas, gamma
 
@@ -14,56 +14,53 @@ MU, NU = 2.1, 4.1
 factor of 2, nu by one of 4."""
 
 
-def inequality_ratio(run: Run) -> float:
+def inequality_ratio(start: Start) -> float:
     """The largest of constant (l~ - min l~) / |grad l~|^2 on the path."""
-    path = run.flow.path
-    return (run.start.rate * run.start.gaps(path) / run.start.squared_gradients(path)).max().item()
+    path = start.flow.path
+    return (start.rate * start.gaps(path) / start.squared_gradients(path)).max().item()
 
 
-def inequality(runs: list[Run], near: float) -> list[Check]:
-    return checked(
-        "largest constant (l~ - min l~) / |grad l~|^2 on the paths",
-        INEQUALITY,
-        {"the constant": 1.0, f"{near:g} times the constant": near},
-        lambda factor: factor * max(inequality_ratio(run) for run in runs),
-    )
-
-
-def exponent_ratio(run: Run) -> float:
+def exponent_ratio(start: Start) -> float:
     """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path.
 
     Where the loss has fallen by less than 1e-6 the integrator's error of 1e-10 would be seen.
     """
-    gaps = run.start.gaps(run.flow.path)
+    gaps = start.gaps(start.flow.path)
     fallen = gaps < (1 - 1e-6) * gaps[0]
-    return (run.start.rate * run.flow.times / (gaps[0] / gaps).log())[fallen].max().item()
+    return (start.rate * start.flow.times / (gaps[0] / gaps).log())[fallen].max().item()
 
 
-def decay(runs: list[Run], near: float) -> Verdict:
-    checks = checked(
-        "largest ratio of the exponents, constant times t and what the loss has fallen by",
-        INEQUALITY,
-        {"the constant": 1.0, f"{near:g} times the constant": near},
-        lambda factor: factor * max(exponent_ratio(run) for run in runs),
-    )
-    return Verdict(checks, settings=described(runs))
+def checked_rate(name: str, ratios: list[float], near: float) -> list[Check]:
+    factors = {"the constant": 1.0, f"{near:g} times the constant": near}
+    return checked(name, INEQUALITY, factors, lambda factor: factor * max(ratios))
 
 
-def slack(runs: list[Run], name: str) -> str:
-    found = [1 / inequality_ratio(run) for run in runs]
+def inequality(starts: list[Start], near: float) -> list[Check]:
+    name = "largest constant (l~ - min l~) / |grad l~|^2 on the paths"
+    return checked_rate(name, list(map(inequality_ratio, starts)), near)
+
+
+def decay(starts: list[Start], near: float) -> Verdict:
+    name = "largest ratio of the exponents, constant times t and what the loss has fallen by"
+    checks = checked_rate(name, list(map(exponent_ratio, starts)), near)
+    return Verdict(checks, settings=described(starts))
+
+
+def slack(starts: list[Start], name: str) -> str:
+    found = [1 / inequality_ratio(start) for start in starts]
     return (
         f"The smallest ratio |grad l~|^2 / (l~ - min l~) on a path is {min(found):.3g} to "
         f"{max(found):.3g} times {name}. The first is for d = 1 and small sigma."
     )
 
 
-def ends(runs: list[Run], limit: str) -> list[Check]:
+def ends(starts: list[Start], limit: str) -> list[Check]:
     """Where the flows end against the printed limits, near misses of them, and other starts."""
 
     def error(g: GammaOf, tilt: float = 1.0) -> float:
-        flows = [run.flow if tilt == 1.0 else run.start.flow(tilt) for run in runs]
-        pairs = zip(flows, runs, strict=True)
-        return max((flow.end - run.start.limit(g)).abs().max().item() for flow, run in pairs)
+        flows = [s.flow if tilt == 1.0 else s.from_direction(tilt * s.direction) for s in starts]
+        pairs = zip(flows, starts, strict=True)
+        return max((flow.end - start.limit(g)).abs().max().item() for flow, start in pairs)
 
     name = f"largest entry of the difference between where flows end and {limit}"
     tilted = {"U(0) = 1.01 sigma Theta Theta^T, not balanced": error(gamma, tilt=1.01)}
@@ -82,11 +79,11 @@ def ends(runs: list[Run], limit: str) -> list[Check]:
     r" U_{11} \to \|\Gamma^{-1}\|_F^{-1/2}\, \Gamma^{-1} \end{aligned}",
 )
 def fixed_inequality(scale: Scale) -> Verdict:
-    runs = fixed_runs(scale)
+    starts = fixed_starts(scale)
     return Verdict(
-        [*inequality(runs, MU), *ends(runs, "Eq. 5.9")],
-        settings=described(runs),
-        remarks=[slack(runs, "mu")],
+        [*inequality(starts, MU), *ends(starts, "Eq. 5.9")],
+        settings=described(starts),
+        remarks=[slack(starts, "mu")],
     )
 
 
@@ -98,7 +95,7 @@ def fixed_inequality(scale: Scale) -> Verdict:
     r" \min\tilde\ell\right]",
 )
 def fixed_decay(scale: Scale) -> Verdict:
-    return decay(fixed_runs(scale), MU)
+    return decay(fixed_starts(scale), MU)
 
 
 @claim(
@@ -114,28 +111,28 @@ def fixed_decay(scale: Scale) -> Verdict:
     r" \end{aligned}",
 )
 def random_inequality(scale: Scale) -> Verdict:
-    runs = random_runs(scale)
+    starts = random_starts(scale)
 
-    def printed_v(run: Run, power: int) -> float:
-        g, xi, _ = coefficients(run.start.law, run.start.n)
+    def printed_v(start: Start, power: int) -> float:
+        g, xi, _ = coefficients(start.law, start.n)
         return float(((xi / g) ** power).sum()) ** 0.25
 
     def v_error(power: int) -> float:
-        return max(abs(run.flow.end[0].item() - printed_v(run, power)) for run in runs)
+        return max(abs(s.flow.end[0].item() - printed_v(s, power)) for s in starts)
 
     powers = {"from [sum xi/gamma]^1/4": 1, "from [sum xi^2/gamma^2]^1/4": 2, "from cubes": 3}
     v = Quantity("largest difference of v at the end", v_error, LIMIT).of(powers)
-    shown = runs[1]
+    shown = starts[1]
     numbers = f"{printed_v(shown, 1):.6f}, and the flow ends at {shown.flow.end[0].item():.6f}"
     return Verdict(
         printed=[
-            *inequality(runs, NU),
+            *inequality(starts, NU),
             v.check("from [sum xi/gamma]^1/4", unlike="from cubes"),
         ],
         corrected=[
-            *inequality(runs, NU),
+            *inequality(starts, NU),
             v.check("from [sum xi^2/gamma^2]^1/4", unlike="from [sum xi/gamma]^1/4"),
-            *ends(runs, "Eq. C.15 with the limit of Eq. C.17"),
+            *ends(starts, "Eq. C.15 with the limit of Eq. C.17"),
         ],
         correction=Correction(
             r"\lim u_{-1} = \left[\sum_{i=1}^d \frac{\xi_i}{\gamma_i}\right]^{1/4}",
@@ -146,8 +143,8 @@ def random_inequality(scale: Scale) -> Verdict:
             Kind.MISPRINT,
             f"Exponential entries of mean 1, d = 3, N = 8: Eq. C.15 says {numbers}.",
         ),
-        settings=described(runs),
-        remarks=[slack(runs, "nu")],
+        settings=described(starts),
+        remarks=[slack(starts, "nu")],
     )
 
 
@@ -159,4 +156,4 @@ def random_inequality(scale: Scale) -> Verdict:
     r" \left[\ell_{\mathrm{rdm}}(0) - \min\ell_{\mathrm{rdm}}\right]",
 )
 def random_decay(scale: Scale) -> Verdict:
-    return decay(random_runs(scale), NU)
+    return decay(random_starts(scale), NU)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from innerloop.papers.quantity import INEQUALITY, at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.flows import Run, described, fixed_runs, random_runs
+from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
 from innerloop.papers.zhang2023.settings import checked
 from innerloop.theory.flow import Flow
 
@@ -22,29 +22,31 @@ def imbalance(flow: Flow) -> float:
     return ((squares - flow.path[:, 1:].square().sum(-1)).abs() / squares).max().item()
 
 
-def balance(runs: list[Run]) -> Verdict:
+def balance(starts: list[Start]) -> Verdict:
     cases = {
-        "starts of Assumption 3.3": [run.flow for run in runs],
-        "U(0) = 1.001 sigma Theta Theta^T": [run.start.flow(1.001) for run in runs],
+        "starts of Assumption 3.3": [s.flow for s in starts],
+        "U(0) = 1.001 sigma Theta Theta^T": [s.from_direction(1.001 * s.direction) for s in starts],
     }
-    checks = checked(
-        "largest |v^2 - |U|_F^2| / v^2 on the paths",
-        BALANCED,
-        cases,
-        lambda flows: max(imbalance(flow) for flow in flows),
-    )
-    return Verdict(checks, settings=described(runs))
+    name = "largest |v^2 - |U|_F^2| / v^2 on the paths"
+    checks = checked(name, BALANCED, cases, lambda flows: max(map(imbalance, flows)))
+    return Verdict(checks, settings=described(starts))
 
 
-def lowest_v(run: Run, flow: Flow) -> float:
+def least_v(start: Start, flow: Flow) -> float:
     """The smallest v on the path over sigma."""
-    return flow.path[:, 0].min().item() / run.start.sigma
+    return flow.path[:, 0].min().item() / start.sigma
 
 
-def positivity(runs: list[Run]) -> list[Check]:
+def past_the_saddle(start: Start) -> Flow:
+    """From U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F the flow passes to v < 0."""
+    square = start.law.mean(lambda c: c @ c)
+    return start.from_direction(-1.1 * square / square.norm())
+
+
+def positivity(starts: list[Start]) -> list[Check]:
     flows = {
-        "starts of Assumption 3.3": [run.flow for run in runs],
-        "U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": [run.start.negative() for run in runs],
+        "starts of Assumption 3.3": [s.flow for s in starts],
+        "U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": list(map(past_the_saddle, starts)),
     }
     parts = {"sigma 0.1 % below the bound": 0.999, "sigma 0.1 % above it": 1.001}
     return [
@@ -52,28 +54,24 @@ def positivity(runs: list[Run]) -> list[Check]:
             "smallest v on the paths, relative to sigma",
             at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
             flows,
-            lambda found: min(lowest_v(r, f) for r, f in zip(runs, found, strict=True)),
+            lambda found: min(map(least_v, starts, found)),
         ),
         *checked(
             "largest loss at the start, relative to its linear term",
             at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
             parts,
-            lambda part: max(replace(run.start, fraction=part).first_loss() for run in runs),
+            lambda part: max(replace(start, fraction=part).first_loss() for start in starts),
         ),
     ]
 
 
-def lower_bound(runs: list[Run]) -> Verdict:
-    ratios = [r.start.lowest_v / (lowest_v(r, r.flow) * r.start.sigma) for r in runs]
-    checks = checked(
-        "largest ratio of the bound to the smallest v on a path",
-        INEQUALITY,
-        {"the bound": 1.0, "a bound 1 % higher": 1.01},
-        lambda factor: factor * max(ratios),
-    )
+def lower_bound(starts: list[Start]) -> Verdict:
+    ratios = [s.lowest_v / (least_v(s, s.flow) * s.sigma) for s in starts]
+    factors = {"the bound": 1.0, "a bound 1 % higher": 1.01}
+    name = "largest ratio of the bound to the smallest v on a path"
     return Verdict(
-        checks,
-        settings=described(runs),
+        checked(name, INEQUALITY, factors, lambda factor: factor * max(ratios)),
+        settings=described(starts),
         remarks=[
             f"v stays {1 / max(ratios):.5g} to {1 / min(ratios):.3g} times above the bound. It is "
             "nearly attained for d = 1 and small sigma."
@@ -88,7 +86,7 @@ def lower_bound(runs: list[Run]) -> Verdict:
     formula=r"u_{-1}^2 = \mathrm{tr}\left[U_{11} U_{11}^\top\right] \text{ for all } t \ge 0",
 )
 def fixed_balance(scale: Scale) -> Verdict:
-    return balance(fixed_runs(scale))
+    return balance(fixed_starts(scale))
 
 
 @claim(
@@ -99,10 +97,10 @@ def fixed_balance(scale: Scale) -> Verdict:
     r" \tilde\ell(0) < 0,\; u_{-1}(t) > 0 \text{ for all } t",
 )
 def fixed_positivity(scale: Scale) -> Verdict:
-    runs = fixed_runs(scale)
+    starts = fixed_starts(scale)
     return Verdict(
-        positivity(runs),
-        settings=described(runs),
+        positivity(starts),
+        settings=described(starts),
         remarks=[
             "For v > 0 the condition on sigma is not needed: v = 0 on a balanced path means U = 0, "
             "a point of rest, which no other path reaches; see theorem4.1-any-scale. For l~(0) < 0 "
@@ -119,7 +117,7 @@ def fixed_positivity(scale: Scale) -> Verdict:
     r" \left[2 - \sqrt{d}\,\sigma^2 \|\Gamma\|_{op}\right]}",
 )
 def fixed_lower_bound(scale: Scale) -> Verdict:
-    return lower_bound(fixed_runs(scale))
+    return lower_bound(fixed_starts(scale))
 
 
 @claim(
@@ -129,7 +127,7 @@ def fixed_lower_bound(scale: Scale) -> Verdict:
     formula=r"u_{-1}^2 = \mathrm{tr}\left[U_{11} U_{11}^\top\right] \text{ for all } t \ge 0",
 )
 def random_balance(scale: Scale) -> Verdict:
-    return balance(random_runs(scale))
+    return balance(random_starts(scale))
 
 
 @claim(
@@ -142,12 +140,12 @@ def random_balance(scale: Scale) -> Verdict:
     r" \ell_{\mathrm{rdm}}(0) < 0,\; u_{-1}(t) > 0 \text{ for all } t",
 )
 def random_positivity(scale: Scale) -> Verdict:
-    runs = random_runs(scale)
-    start = runs[1].start
+    starts = random_starts(scale)
+    start = starts[1]
     square = (start.law.mean(lambda c: c @ c) @ start.direction).trace().item()
     return Verdict(
-        positivity(runs),
-        settings=described(runs),
+        positivity(starts),
+        settings=described(starts),
         remarks=[
             "The proof sets E tr(Lambda^2 Theta Theta^T) equal to |E Lambda Theta|_F^2. The first "
             f"is at least the second (here {square:.3f} and {start.seen:.3f}), so the condition is "
@@ -166,4 +164,4 @@ def random_positivity(scale: Scale) -> Verdict:
     r"\|\Gamma_\tau\|_{op} \|\Lambda_\tau\|_F^2\right]\right]}",
 )
 def random_lower_bound(scale: Scale) -> Verdict:
-    return lower_bound(random_runs(scale))
+    return lower_bound(random_starts(scale))

@@ -12,7 +12,7 @@ from innerloop import theory
 from innerloop.papers.common import DTYPE
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.flows import Run, Start, direction
+from innerloop.papers.zhang2023.flows import Start, described, direction
 from innerloop.papers.zhang2023.lemma5_1 import column_vector
 from innerloop.papers.zhang2023.lemmas5_4_C8 import ends
 from innerloop.papers.zhang2023.prompts import minimum_around, population_loss, whole
@@ -90,18 +90,6 @@ def ends_at_the_minimum(starts: list[Start], equation: str, descents: int) -> li
     ]
 
 
-def listed(starts: list[Start]) -> str:
-    return ", ".join(f"({s.d}, {s.n}, {s.fraction:g})" for s in starts)
-
-
-def described(starts: list[Start], descents: int) -> dict[str, str | int]:
-    return {
-        "(d, N, sigma over the largest allowed)": listed(starts),
-        "Theta": "random, and of rank one",
-        "descents for the least loss": descents,
-    }
-
-
 @claim(
     "zhang2023/theorem4.1",
     "Gradient flow from a balanced start converges to a global minimum of the loss, namely this",
@@ -119,7 +107,8 @@ def fixed_minimum(scale: Scale) -> Verdict:
     starts = [Start(fixed(d), n, direction(d, kind), part) for d, n, kind, part in chosen]
     descents = scale.pick(smoke=8, quick=12, paper=24)
     return Verdict(
-        ends_at_the_minimum(starts, "Eq. 4.1", descents), settings=described(starts, descents)
+        ends_at_the_minimum(starts, "Eq. 4.1", descents),
+        settings=described(starts) | {"descents": descents},
     )
 
 
@@ -149,8 +138,8 @@ def any_scale(scale: Scale) -> Verdict:
     starts = [Start(fixed(d), n, direction(d, kind), part) for d, n, kind, part in chosen]
     above = sum(start.first_loss() > 0 for start in starts)
     return Verdict(
-        ends([Run(start, start.flow()) for start in starts], "Eq. 5.9"),
-        settings={"(d, N, sigma over the largest that Theorem 4.1 allows)": listed(starts)},
+        ends(starts, "Eq. 5.9"),
+        settings=described(starts),
         remarks=[
             f"{above} of {len(starts)} starts have a positive loss, where the paper's proof has "
             "nothing to say."
@@ -177,7 +166,8 @@ def random_minimum(scale: Scale) -> Verdict:
     v = printed_end(gamma, Start(exponential((1.0,) * 3), 8, torch.eye(3), 1.0))[3].item()
     return Verdict(
         ends_at_the_minimum(starts, "Eq. 4.12", descents),
-        settings=described(starts, descents)
+        settings=described(starts)
+        | {"descents": descents}
         | {
             "law": "independent diagonal entries of two values, with the moments of exponential "
             "ones up to the third",
@@ -231,7 +221,7 @@ def nondiagonal_minimum(scale: Scale) -> Verdict:
         ),
         settings={
             "law": "three covariances with random eigenvectors, probabilities .5, .3, .2",
-            "(d, N, sigma over the largest allowed)": listed(starts),
+            **described(starts),
         },
         remarks=[
             "D is not symmetric: |D - D^T| / |D| = "
