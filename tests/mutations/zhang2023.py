@@ -95,10 +95,16 @@ MUTATIONS: list[Mutation] = [
         "Gamma without tr(Lambda)/N",
         f"{PAPER}.settings:gamma",
         calling(lambda right, covariance, n: (1 + 1 / n) * covariance),
-        ids("theorem4.1 theorem4.5 theorem4.2 lemmaC.8 error-lengths covariate-shift eq4.4"),
+        ids("theorem4.1 theorem4.5 theorem4.2 lemmaC.8 error-lengths"),
     ),
     Mutation(
-        "Eq. 5.4 and C.1 with 0.99 of Lambda^2",
+        "Gamma 0.1 % larger",
+        f"{PAPER}.settings:gamma",
+        times(1.001),
+        ids("eq4.4 task-shift query-shift covariate-shift eq4.3 theorem4.1 theorem4.5 eq4.13"),
+    ),
+    Mutation(
+        "Eq. 5.4 and C.1 1 % slower",
         f"{PAPER}.lemmas5_2_C1_C3:velocity",
         times(0.99),
         ids("lemma5.2 lemmaA.1 lemmaC.1"),
@@ -209,7 +215,7 @@ MUTATIONS: list[Mutation] = [
         ids("theorem4.2 error-lengths"),
     ),
     Mutation(
-        "Eq. 4.3 with N + 1 for N in the sum",
+        "Eq. 4.3 1 % larger",
         f"{PAPER}.theorem4_2:stated_prediction",
         times(1.01),
         ids("footnote2 eq4.3"),
@@ -272,7 +278,7 @@ MUTATIONS: list[Mutation] = [
         "Lemma D.2 1 % larger", f"{PAPER}.appendixD:printed_moment", times(1.01), ids("lemmaD.2")
     ),
     Mutation(
-        "Lemma D.3 without the root of d",
+        "Lemma D.3 with a last side 1 % smaller",
         f"{PAPER}.appendixD:printed_chain",
         after(lambda sides: sides * torch.tensor([1.0, 1.0, 1.0, 0.99])),
         ids("lemmaD.3"),
@@ -343,5 +349,42 @@ MUTATIONS: list[Mutation] = [
     ),
 ]
 
-EXCUSED: dict[tuple[str, str], str] = {}
+FLOW, START = "theory.flow.gradient_flow times 1.01", "theory.flow.balanced_direction times 1.01"
+WHOLE = "theory.flow.whole_layer_loss times 1.01"
+RISK = "theory.linear.single_layer_risk times 1.01"
+
+
+def excuses(what: str, names: str, why: str) -> dict[tuple[str, str], str]:
+    return {(what, id): why for id in ids(names)}
+
+
+EXCUSED: dict[tuple[str, str], str] = {
+    **excuses(
+        START,
+        "eq4.3 eq4.13",
+        "a start out of balance ends at another v and U with the same product, and so prediction",
+    ),
+    **excuses(
+        START,
+        "lemma5.4-decay lemmaC.8-decay",
+        "an inequality with room: the constants are off by a factor of 2 and of 4",
+    ),
+    **excuses(FLOW, "lemmaA.3 lemmaC.5", "v and U of the path are scaled alike"),
+    **excuses(FLOW, "lemmaA.4 lemmaC.6", "a positive v stays positive"),
+    **excuses(
+        WHOLE,
+        "lemma5.2 lemmaA.1 lemmaC.1",
+        "it returns a function, which is left as it is; the table has a loss that is larger",
+    ),
+    **excuses(
+        WHOLE,
+        "theorem4.1 theorem4.5 theorem4.5-nondiagonal",
+        "it returns a function, left as it is",
+    ),
+    **excuses(
+        RISK,
+        "theorem4.1 theorem4.5 theorem4.5-nondiagonal",
+        "where a flow ends, and the ratio of two losses, do not depend on the scale of the loss",
+    ),
+}
 """Mutations that a claim rightly does not notice, and why: (what, id) to the reason."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from innerloop.papers.quantity import INEQUALITY, Quantity
+import torch
+
+from innerloop.papers.quantity import INEQUALITY, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
@@ -42,8 +44,20 @@ def inequality(starts: list[Start], near: float) -> list[Check]:
 
 def decay(starts: list[Start], near: float) -> Verdict:
     name = "largest ratio of the exponents, constant times t and what the loss has fallen by"
+    end = checked(
+        "largest share of the loss above its minimum that is left where flows end",
+        at_most(1e-12, "the flow stops at a gradient of 1e-10, and the loss is quadratic there"),
+        {"at the end": 1.0, "0.1 % beside it": 1.001},
+        lambda factor: max(left(start, factor) for start in starts),
+    )
     checks = checked_rate(name, list(map(exponent_ratio, starts)), near)
-    return Verdict(checks, settings=described(starts))
+    return Verdict([*checks, *end], settings=described(starts))
+
+
+def left(start: Start, factor: float) -> float:
+    """l~ - min l~ at factor times the end, over that at the start."""
+    first, last = start.gaps(torch.stack([start.flow.path[0], factor * start.flow.end])).tolist()
+    return last / first
 
 
 def slack(starts: list[Start], name: str) -> str:
