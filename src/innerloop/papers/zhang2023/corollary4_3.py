@@ -82,9 +82,11 @@ def averages() -> list[Check]:
         """Of the closed forms by eigenvalues and by matrices."""
         errors = []
         for s, n, m in every:
-            lam = rotated(list(s), seed=0)
-            step = torch.linalg.inv(gamma(lam, n + more))
-            exact = SampleComplexity(s).error(n + more, m), mean_error_parts(step, lam, m).total
+            exact = [SampleComplexity(s).error(n + more, m)]
+            if max(n, m) <= 10:  # beyond, the difference of matrices loses digits
+                lam = rotated(list(s), seed=0)
+                step = torch.linalg.inv(gamma(lam, n + more))
+                exact.append(mean_error_parts(step, lam, m).total)
             errors += [abs(e / averaged(s, n, m) - 1) for e in exact]
         return max(errors)
 
