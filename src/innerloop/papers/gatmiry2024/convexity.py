@@ -104,9 +104,7 @@ def loss_is_not_convex(scale: Scale) -> Verdict:
 
     def curvature(k: float, n: int) -> float:
         b = torch.ones((), dtype=DTYPE, requires_grad=True)
-        (slope,) = torch.autograd.grad(
-            rank_one_loss(b, n, 2, k, k * n + 1), b, create_graph=True
-        )
+        (slope,) = torch.autograd.grad(rank_one_loss(b, n, 2, k, k * n + 1), b, create_graph=True)
         return float(torch.autograd.grad(slope, b)[0])
 
     limit = Quantity[float](

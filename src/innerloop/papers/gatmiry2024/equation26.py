@@ -127,9 +127,11 @@ def gradient_terms(scale: Scale) -> Verdict:
     )
     task, a, loops, i = white(2, 6), rotated([1.5, 0.4], seed=3), 2, 2
     exact = average(
-        lambda s: torch.linalg.matrix_power(identity(2) - s @ a, i)
-        @ s
-        @ torch.linalg.matrix_power(identity(2) - s @ a, 2 * loops - 1 - i),
+        lambda s: (
+            torch.linalg.matrix_power(identity(2) - s @ a, i)
+            @ s
+            @ torch.linalg.matrix_power(identity(2) - s @ a, 2 * loops - 1 - i)
+        ),
         task,
         2 * loops,
     )
@@ -141,9 +143,7 @@ def gradient_terms(scale: Scale) -> Verdict:
         ROUNDING,
     ).of(
         {
-            "(26) as printed": average(
-                expanded(a, loops, i, swapped=True), task, 2 * loops + 2
-            ),
+            "(26) as printed": average(expanded(a, loops, i, swapped=True), task, 2 * loops + 2),
             "(26) with binom(i, l1) binom(2L-1-i, l2)": average(
                 expanded(a, loops, i, swapped=False), task, 2 * loops + 2
             ),

@@ -121,9 +121,7 @@ def sum_over_pairings(scale: Scale) -> Verdict:
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
         lambda case: closed(*case),
         ROUNDING,
-    ).of(
-        {"n^C(G') I": (n, 0), "d^(C(G') - 1) I": (d, 1), "d^C(G') I": (d, 0)}
-    )
+    ).of({"n^C(G') I": (n, 0), "d^(C(G') - 1) I": (d, 1), "d^C(G') I": (d, 0)})
 
     def total(k: int, n: int) -> int:
         """d times the sum over pairings."""

@@ -162,9 +162,7 @@ def loss_of_loops(scale: Scale) -> Verdict:
         return transformer_loss(a.expand(loops, D, D), ROTATED, u.expand(loops, D))
 
     def value(a: Tensor, *, trace: bool, sample: bool, telescoped: bool = False) -> float:
-        first = (
-            trace_formula(a, loops) if trace else norm_formula(a, loops, ROTATED.covariance)
-        )
+        first = trace_formula(a, loops) if trace else norm_formula(a, loops, ROTATED.covariance)
         second = shift_formula(a, u, loops, sample=sample, telescoped=telescoped)
         return average(lambda s: first(s) + second(s), ROTATED, 2 * loops + 1).item()
 
@@ -242,8 +240,7 @@ def loss_as_trace(scale: Scale) -> Verdict:
     gap = Quantity[tuple[Callable[[Tensor, int], float], Tensor]](
         "largest relative difference from the loss of the forward pass",
         lambda case: max(
-            apart(case[0](case[1], loops), looped_loss(case[1], ROTATED, loops))
-            for loops in depths
+            apart(case[0](case[1], loops), looped_loss(case[1], ROTATED, loops)) for loops in depths
         ),
         ROUNDING,
     ).of(

@@ -117,7 +117,8 @@ def in_eigenbasis(k: int, *, residual: bool) -> Cases:
 
     sign = "I - " if residual else ""
     return Quantity[tuple[Tensor, int]](
-        f"relative distance of E[({sign}A^1/2 S A^1/2)^{k}] from its exact eigenvalues on", gap,
+        f"relative distance of E[({sign}A^1/2 S A^1/2)^{k}] from its exact eigenvalues on",
+        gap,
         ROUNDING,
     ).of(
         {
@@ -358,7 +359,9 @@ def white_moments(scale: Scale) -> Verdict:
     ).of({f"{len(admitted)} with n = 4 k^2 d^2": admitted, "k = 6, n = 10, d = 5": [(6, 10, 5)]})
     lowest = Quantity[int](
         "smallest alpha",
-        lambda more: float(min(moment(k, n, d) * Fraction(n, n + more) ** k for k, n, d in admitted)),
+        lambda more: float(
+            min(moment(k, n, d) * Fraction(n, n + more) ** k for k, n, d in admitted)
+        ),
         FROM_BELOW,
     ).of({"S divided by n": 0, "S divided by n + 1": 1})
     k = 4

@@ -109,7 +109,10 @@ def minimum_is_on_the_ray(scale: Scale) -> Verdict:
         at_most(1e-4, "minima are found to the square root of the loss's precision, about 1e-8"),
     ).of(points)
     return Verdict(
-        [q.check("descent over symmetric A", unlike="the best multiple of I") for q in (loss, place)],
+        [
+            q.check("descent over symmetric A", unlike="the best multiple of I")
+            for q in (loss, place)
+        ],
         settings={
             "eigenvalues of Sigma*; n; L": "; ".join(f"{s}, {n}, {loops}" for s, n, loops in cases),
             "random starts": starts,

@@ -137,9 +137,7 @@ def beyond(scale: Scale) -> list[Check]:
     )
     gap = Quantity[Callable[[int, int], float]](
         "beyond the statement, symmetric A: largest relative difference of |A Sigma* - I| from",
-        lambda kappa: max(
-            abs(float(s.gap) * float(s.n) / kappa(s.loops, s.d) - 1) for s in longer
-        ),
+        lambda kappa: max(abs(float(s.gap) * float(s.n) / kappa(s.loops, s.d) - 1) for s in longer),
         SHARP,
     ).of(
         {

@@ -54,9 +54,7 @@ def printed_time(xi: float, loops: int) -> float:
 
 
 def corrected_time(xi: float, loops: int, n: int, d: int) -> float:
-    least = theory.linear.long_prompt_risk(
-        theory.linear.optimal_gap(loops, n, d), loops, n, d
-    )
+    least = theory.linear.long_prompt_risk(theory.linear.optimal_gap(loops, n, d), loops, n, d)
     rho = (float(least) / xi) ** (1 / (2 * loops))
     return (d / xi) ** ((loops - 1) / loops) / (4 * loops * (loops - 1) * (1 - rho) ** 2)
 
@@ -96,12 +94,14 @@ def converged_in_time(scale: Scale) -> tuple[list[Check], list[Check]]:
     printed = Quantity[int](
         f"loss / xi at the printed time from A = 0, L = 2, xi = {xi:g}", at_printed, INEQUALITY
     ).of({"d = 1000": 1000, "d = 640": 640, "d = 650": 650})
-    long = [(2, d, shortest_prompt(xi, 2, d), xi) for d in scale.pick(
-        smoke=(100,), quick=(100, 1000, 10_000), paper=(100, 1000, 10_000)
-    )]
-    long += [(L, 10, shortest_prompt(xi, L, 10), xi) for L in scale.pick(
-        smoke=(3,), quick=(3, 4), paper=(3, 4, 5)
-    )]
+    long = [
+        (2, d, shortest_prompt(xi, 2, d), xi)
+        for d in scale.pick(smoke=(100,), quick=(100, 1000, 10_000), paper=(100, 1000, 10_000))
+    ]
+    long += [
+        (L, 10, shortest_prompt(xi, L, 10), xi)
+        for L in scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))
+    ]
     short = []
     for loops, d, n in ((2, 5, 20), (3, 3, 50)):
         best = theory.linear.looped_optimum(loops, n, d).risk
@@ -168,10 +168,9 @@ def closeness(scale: Scale) -> tuple[Check, list[Check]]:
     small = (xi / d) ** (1 / (2 * loops))
     corrected = Quantity[float](
         f"order distance from A_opt over (xi/d)^(1/(2L)), xi = {xi:g}, from A = 0",
-        lambda share: order_distance(
-            (1 - gap_after(share * end, loops, n, d)) * identity(d), best
-        )
-        / small,
+        lambda share: (
+            order_distance((1 - gap_after(share * end, loops, n, d)) * identity(d), best) / small
+        ),
         INEQUALITY,
     ).of({"at the corrected time": 1.0, "at 0.99 of it": 0.99})
     return (

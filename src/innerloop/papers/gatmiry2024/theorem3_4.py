@@ -79,7 +79,9 @@ def ray_point(gap: Fraction, loops: int, n: int, d: int) -> Point:
     )
 
 
-def random_points(loss_of: Callable[[int, int, int], Callable[[Tensor], Tensor]], draws: int) -> list[Point]:
+def random_points(
+    loss_of: Callable[[int, int, int], Callable[[Tensor], Tensor]], draws: int
+) -> list[Point]:
     """At random A >= 0, for a loss given by (d, n, L)."""
     points = []
     for (d, n, loops), seed in product([(2, 5, 1), (2, 5, 2), (3, 50, 2)], range(draws)):
@@ -289,7 +291,9 @@ def dominance_lemma(scale: Scale) -> Verdict:
 
     def share(constant: Callable[[Point], float]) -> float:
         points = [admitted(d) for d in (16, 1000, 10_000)]
-        return min(p.gradient / (constant(p) * (p.bound / p.constant / p.power) * power) for p in points)
+        return min(
+            p.gradient / (constant(p) * (p.bound / p.constant / p.power) * power) for p in points
+        )
 
     corrected = Quantity[Callable[[Point], float]](
         "least |grad L|^2 over ((1 - rho)/(1 + rho))^2 epsilon^(4L-2) times", share, FROM_BELOW
