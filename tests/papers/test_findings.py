@@ -8,7 +8,6 @@ from innerloop.papers import Check, Outcome, Result, Scale, Verdict, entries, re
 from innerloop.papers.findings import FINDINGS, check_of, findings, rounded
 from innerloop.runs import RunStore
 
-
 GOOD = Check("a", 0.0, 1.0, 2.0, "why", "control")
 BAD = Check("a", 1.5, 1.0, 2.0, "why", "control")
 

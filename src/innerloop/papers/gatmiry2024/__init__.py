@@ -57,10 +57,10 @@ __all__ = [
     "loops_on_the_ray",
     "minimum",
     "section3",
-    "theoremA_1",
     "theorem3_2",
     "theorem3_3",
     "theorem3_4",
     "theorem4_4",
     "theorem4_5",
+    "theoremA_1",
 ]

@@ -1,7 +1,7 @@
 """Where the loss is convex in A and where it is not: section 3.7 of Gatmiry et al. (2024).
 
-*Not convex.* On A = b e e^T, e a unit vector and Sigma* = I, S e = s e + (an orthogonal part of mean
-square (d - 1) s / n), s ~ chi^2_n / n, and (I - A S)^L moves e^T alone, so that
+*Not convex.* On A = b e e^T, e a unit vector and Sigma* = I, S e is s e and an orthogonal part of
+mean square (d - 1) s / n, s ~ chi^2_n / n, and (I - A S)^L moves e^T alone, so that
 
     L(b) = d - 1 + E(1 - b s)^{2L} + ((d - 1)/n) E[(1 - (1 - b s)^L)^2 / s].
 

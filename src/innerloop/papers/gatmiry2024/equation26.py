@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import comb
 
@@ -19,13 +19,14 @@ from innerloop import theory
 from innerloop.papers.common import DTYPE, rotated
 from innerloop.papers.gatmiry2024.settings import (
     accuracy,
+    against_last,
     apart,
     average,
     identity,
     power,
     white,
 )
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 
@@ -98,81 +99,61 @@ def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) ->
     formula=r"\begin{aligned} & \mathbb{E}_X\left[(I - \Sigma A)^i \Sigma (I - \Sigma "
     r"A)^{2L-1-i}\right] = \sum_{\ell_1 \le i,\, \ell_2 \le 2L-1-i} \binom{2L-1-i}{\ell_1} "
     r"\binom{i}{\ell_2} (-1)^{\ell_1 + \ell_2} \mathbb{E}\left[A^{-1/2} \tilde\Sigma^{\ell_1 + 1} "
-    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & (\lambda_j - "
-    r"1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le (\lambda_j - 1)^{2L-1} + "
-    r"\delta^{2L} (\lambda_j + 1)^{2L-1},\qquad \tilde\Sigma = A^{1/2} \Sigma A^{1/2} \end{aligned}",
+    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & "
+    r"(\lambda_j - 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le "
+    r"(\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = "
+    r"A^{1/2} \Sigma A^{1/2} \end{aligned}",
 )
 def gradient_terms(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3), paper=(1, 2, 3, 4))
-    shortest = 16 * max(depths) ** 2 * len(SPECTRA[0]) ** 2
-    used = Quantity[dict](
+    shortest, long = 16 * max(depths) ** 2 * len(SPECTRA[0]) ** 2, 10**10
+    used = measured(
         f"largest |gamma_j - power| over what is allowed, L <= {max(depths)}, i = 0 to 2L - 1",
-        lambda case: largest_use(depths, **case),
         INEQUALITY,
-    ).of(
         {
-            "as printed, n = 1e10": {"n": 10**10, "sign": +1, "largest": False},
-            "(1 - lambda_j), printed room, n = 1e4": {"n": 10**4, "sign": -1, "largest": False},
-            f"(1 - lambda_j), room of lambda_1, n = {shortest}": {
-                "n": shortest,
-                "sign": -1,
-                "largest": True,
-            },
-            "(lambda_j - 1), room of lambda_1, n = 1e10": {
-                "n": 10**10,
-                "sign": +1,
-                "largest": True,
-            },
-        }
+            "as printed, n = 1e10": largest_use(depths, long, sign=+1, largest=False),
+            f"(1 - lambda_j), room of lambda_1, n = {shortest}": largest_use(
+                depths, shortest, sign=-1, largest=True
+            ),
+            "(1 - lambda_j), printed room, n = 1e4": largest_use(
+                depths, 10**4, sign=-1, largest=False
+            ),
+        },
     )
     task, a, loops, i = white(2, 6), rotated([1.5, 0.4], seed=3), 2, 2
+    residual = partial(torch.linalg.matrix_power, n=i)
+    rest = partial(torch.linalg.matrix_power, n=2 * loops - 1 - i)
     exact = average(
-        lambda s: (
-            torch.linalg.matrix_power(identity(2) - s @ a, i)
-            @ s
-            @ torch.linalg.matrix_power(identity(2) - s @ a, 2 * loops - 1 - i)
-        ),
-        task,
-        2 * loops,
+        lambda s: residual(identity(2) - s @ a) @ s @ rest(identity(2) - s @ a), task, 2 * loops
     )
     vectors = torch.linalg.eigh(a).eigenvectors
-    gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
-    terms = Quantity[Tensor](
+
+    def expansion(*, swapped: bool) -> float:
+        return apart(average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2), exact)
+
+    def spectral(i: int) -> float:
+        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
+        return apart(vectors @ gammas.diag() @ vectors.mT, exact)
+
+    terms = measured(
         f"relative difference from the expectation by quadrature, L = {loops}, i = {i}, n = 6",
-        lambda value: apart(value, exact),
         ROUNDING,
-    ).of(
         {
-            "(26) as printed": average(expanded(a, loops, i, swapped=True), task, 2 * loops + 2),
-            "(26) with binom(i, l1) binom(2L-1-i, l2)": average(
-                expanded(a, loops, i, swapped=False), task, 2 * loops + 2
-            ),
-            "sum_j gamma_j u_j u_j^T": vectors @ gammas.diag() @ vectors.mT,
-            "gamma_j of i + 1": vectors
-            @ torch.tensor(
-                sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i + 1), dtype=DTYPE
-            ).diag()
-            @ vectors.mT,
-        }
+            "(26) as printed": expansion(swapped=True),
+            "(26) with binom(i, l1) binom(2L-1-i, l2)": expansion(swapped=False),
+            "sum_j gamma_j u_j u_j^T": spectral(i),
+            "gamma_j of i + 1": spectral(i + 1),
+        },
     )
-    wrong_sign = "(lambda_j - 1), room of lambda_1, n = 1e10"
-    first = sandwiched_eigenvalues((1.5, 0.4), 10**10, 2, 0)
+    first = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
     large = sandwiched_eigenvalues((20.0, 0.01), 10**4, 3, 4)[1]
     allowed = (1 - 0.01) ** 5 + accuracy(3, 10**4, 2) ** 6 * 1.01**5
+    printed, corrected = against_last(used)
+    swapped, *right = against_last(terms)
     return Verdict(
-        printed=[
-            terms.check("(26) as printed", unlike="gamma_j of i + 1"),
-            used.check("as printed, n = 1e10", unlike=wrong_sign),
-        ],
-        corrected=[
-            terms.check("(26) with binom(i, l1) binom(2L-1-i, l2)", unlike="(26) as printed"),
-            terms.check("sum_j gamma_j u_j u_j^T", unlike="gamma_j of i + 1"),
-            used.check(
-                f"(1 - lambda_j), room of lambda_1, n = {shortest}",
-                unlike="(1 - lambda_j), printed room, n = 1e4",
-            ),
-        ],
-        correction=Correction(
+        [swapped, printed],
+        [*right, corrected],
+        Correction(
             r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
             r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
             r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",

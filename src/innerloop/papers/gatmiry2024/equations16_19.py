@@ -7,7 +7,7 @@ x x^T, (1, 2), (3, 4), ...; G'_p has one for every place where two factors meet,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import comb, factorial
 
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE
-from innerloop.papers.gatmiry2024.settings import apart, identity, normal
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Cases, Quantity, at_most
+from innerloop.papers.gatmiry2024.settings import against_last, apart, identity, normal
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, measured
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
 
@@ -73,26 +73,26 @@ def unrolled(p: Pairing, d: int) -> Tensor:
     return total
 
 
-def equation17() -> Cases:
-    """Its four lines for a dense A and v, the expectation by a product of Gauss-Hermite rules."""
+def equation17() -> list[Check]:
+    """Its lines for a dense A and v, the expectation by a product of Gauss-Hermite rules."""
     points, weights = (torch.as_tensor(v, dtype=DTYPE) for v in roots_hermitenorm(4))
     x = torch.cartesian_prod(points, points)
     weight = torch.cartesian_prod(weights, weights).prod(-1) / weights.sum() ** 2
-    a, v, alpha = normal(0, 2, 2), normal(1, 2), 0.7
+    a, v = normal(0, 2, 2), normal(1, 2)
+    means = [
+        torch.einsum("b,bi,ij,bj->", weight, x, a, x),
+        torch.einsum("b,bi,j,bj->i", weight, x, v, x),
+        torch.einsum("b,bi,bj->ij", weight, x, x),
+    ]
 
-    def mean(values: Tensor) -> Tensor:
-        return torch.einsum("b,b...->...", weight, values)
+    def gap(*stated: Tensor) -> float:
+        return max(apart(right, left) for right, left in zip(stated, means, strict=True))
 
-    sides = {
-        "tr A": (mean(torch.einsum("bi,ij,bj->b", x, a, x)), a.trace()),
-        "v": (mean(x * (x @ v)[:, None]), v),
-        "alpha I": (alpha * mean(x[:, :, None] * x[:, None, :]), alpha * identity(2)),
+    cases = {
+        "tr A, v, I": gap(a.trace(), v, identity(2)),
+        "the sum of A, v, I": gap(a.sum(), v, identity(2)),
     }
-    return Quantity[float](
-        "largest relative difference of the expectations of Eq. 17 from tr A, v, v^T, alpha I",
-        lambda factor: max(apart(factor * right, left) for left, right in sides.values()),
-        ROUNDING,
-    ).of({"as printed": 1.0, "times 1.01": 1.01})
+    return against_last(measured("largest relative difference of Eq. 17 from", ROUNDING, cases))
 
 
 @claim(
@@ -110,51 +110,45 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     every = {k: of_power(k) for k in range(1, most + 1)}
     terms = {p: unrolled(p, d) for k in range(1, 4) for p in every[k]}
 
-    def closed(base: int, less: int) -> float:
+    def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
         return max(
-            apart(base ** (cycles(p, meeting=True) - less) * identity(d), term)
-            for p, term in terms.items()
+            apart(base ** (cycles(p, meeting=True) - less) * identity(d), matrix)
+            for p, matrix in terms.items()
         )
 
-    single = Quantity[tuple[int, int]](
+    single = measured(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
-        lambda case: closed(*case),
         ROUNDING,
-    ).of({"n^C(G') I": (n, 0), "d^(C(G') - 1) I": (d, 1), "d^C(G') I": (d, 0)})
-
-    def total(k: int, n: int) -> int:
-        """d times the sum over pairings."""
-        return sum(n ** cycles(p, meeting=False) * d ** cycles(p, meeting=True) for p in every[k])
-
-    def unrolled_total(k: int) -> float:
-        """The same with Eq. 18 for every term."""
-        return sum(n ** cycles(p, meeting=False) * terms[p].trace().item() for p in every[k])
-
-    def worst(values: dict[int, float]) -> float:
-        return max(apart(v, theory.wishart.trace_moment(k, n, d)) for k, v in values.items())
-
-    sums = Quantity[dict[int, float]](
-        f"largest relative difference of tr E[(sum x x^T)^k] from the sum over pairings, n = {n}, "
-        f"d = {d}",
-        worst,
-        ROUNDING,
-    ).of(
-        {
-            f"k <= {most}": {k: total(k, n) for k in every},
-            "by Eq. 16 and 18, k <= 3": {k: unrolled_total(k) for k in range(1, 4)},
-            "n + 1 for n": {k: total(k, n + 1) for k in every},
-        }
+        {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1), "d^C(G') I": term(d, 0)},
     )
-    lines = equation17().check("as printed", unlike="times 1.01")
-    right = [sums.check(f"k <= {most}", unlike="n + 1 for n"), lines]
+
+    def total(base: int, *, unrolled: bool = False) -> float:
+        """Largest distance of the sum over pairings, times d, from the exact moment."""
+        gaps = []
+        for k in range(1, (3 if unrolled else most) + 1):
+            value = sum(
+                base ** cycles(p, meeting=False)
+                * (terms[p].trace().item() if unrolled else d ** cycles(p, meeting=True))
+                for p in every[k]
+            )
+            gaps.append(apart(value, theory.wishart.trace_moment(k, n, d)))
+        return max(gaps)
+
+    sums = measured(
+        f"largest relative difference of the sum over pairings from the moment, n = {n}, d = {d}",
+        ROUNDING,
+        {
+            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n),
+            "by Eq. 16 and 18, k <= 3": total(n, unrolled=True),
+            "n + 1 for n": total(n + 1),
+        },
+    )
+    printed, corrected = against_last(single)
+    right = [*against_last(sums), *equation17()]
     return Verdict(
-        [single.check("n^C(G') I", unlike="d^C(G') I"), *right],
-        [
-            single.check("d^(C(G') - 1) I", unlike="d^C(G') I"),
-            sums.check("by Eq. 16 and 18, k <= 3", unlike="n + 1 for n"),
-            *right,
-        ],
+        [printed, *right],
+        [corrected, *right],
         Correction(
             r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
             r"n^{C(\mathcal{G}'_p)} I",
@@ -197,69 +191,56 @@ def cycle_counts(scale: Scale) -> Verdict:
     loops = {p: self_loops(p) for p in flat}
     own, meeting = ({p: cycles(p, meeting=m) for p in flat} for m in (False, True))
 
-    def room(bound: str, fewer: int) -> int:
-        """By how much the largest count exceeds its bound, minus `fewer`."""
-        values = {
-            "C(G)": lambda p, k, r: own[p] - r - (k - r) // 2,
-            "C(G')": lambda p, k, r: meeting[p] - (k - r),
-            "C(G'), + 1": lambda p, k, r: meeting[p] - (k - r + 1),
-            "sum": lambda p, k, r: own[p] + meeting[p] - (k + 1),
-        }[bound]
-        return max(values(p, len(p), loops[p]) for p in flat) + fewer
+    def largest(count: Callable[[Pairing, int, int], int]) -> int:
+        return max(count(p, len(p), loops[p]) for p in flat)
 
-    none = at_most(0, "the bound itself, in whole numbers")
-    excess = Quantity[tuple[str, int]](
-        "largest count of cycles minus its bound", lambda case: room(*case), none
-    ).of(
+    graph = largest(lambda p, k, r: own[p] - r - (k - r) // 2)
+    meets = largest(lambda p, k, r: meeting[p] - (k - r))
+    both = largest(lambda p, k, r: own[p] + meeting[p] - k)
+    excess = measured(
+        "largest count of cycles minus its bound",
+        at_most(0, "the bound itself, in whole numbers"),
         {
-            "C(G) <= r + [(k - r)/2]": ("C(G)", 0),
-            "C(G') <= k - r": ("C(G')", 0),
-            "C(G') <= k - r + 1": ("C(G'), + 1", 0),
-            "C(G) + C(G') <= k + 1": ("sum", 0),
-            "C(G) <= r + [(k - r)/2] - 1": ("C(G)", 1),
-            "C(G') <= k - r, by one less": ("C(G')", 1),
-            "C(G) + C(G') <= k": ("sum", 1),
-        }
+            "C(G) <= r + [(k - r)/2]": graph,
+            "C(G) + C(G') <= k + 1": both - 1,
+            "C(G') <= k - r + 1": meets - 1,
+            "C(G') <= k - r": meets,
+            "C(G) + C(G') <= k": both,
+        },
     )
 
-    def share(case: int) -> float:
-        """Pairings with r self-loops or more over binom(k, r) (2m - 1)!!, m = k - r - case."""
+    def share(less: int) -> float:
+        """Pairings with r self-loops or more over binom(k, r) (2m - 1)!!, m = k - r - less."""
         return max(
-            sum(loops[p] >= r for p in group) / (comb(k, r) * number_of_pairings(k - r - case))
+            sum(loops[p] >= r for p in group) / (comb(k, r) * number_of_pairings(k - r - less))
             for k, group in every.items()
-            for r in range(k - case + 1)
+            for r in range(k - less + 1)
         )
 
-    many = Quantity[int]("largest share of the pairings allowed", share, INEQUALITY).of(
-        {"binom(k, r) (2k - 2r - 1)!!": 0, "binom(k, r) (2k - 2r - 3)!!": 1}
+    many = measured(
+        "largest share of the pairings with r self-loops in",
+        INEQUALITY,
+        {"binom(k, r) (2k - 2r - 1)!!": share(0), "binom(k, r) (2k - 2r - 3)!!": share(1)},
     )
-    number = Quantity[list[int]](
+
+    def gap(count: Callable[[int], int]) -> float:
+        return max(abs(count(m) / len(group) - 1) for m, group in every.items())
+
+    number = measured(
         "largest relative difference from the number of pairings of 2m",
-        lambda counts: max(abs(c / len(every[m]) - 1) for m, c in zip(every, counts, strict=True)),
         ROUNDING,
-    ).of(
         {
-            "(2m)!!": [double_factorial(m) for m in every],
-            "(2m - 1)!!": [number_of_pairings(m) for m in every],
-            "m!": [factorial(m) for m in every],
-        }
+            "(2m)!!": gap(double_factorial),
+            "(2m - 1)!!": gap(number_of_pairings),
+            "m!": gap(factorial),
+        },
     )
-    kept = [
-        excess.check("C(G) <= r + [(k - r)/2]", unlike="C(G) <= r + [(k - r)/2] - 1"),
-        excess.check("C(G) + C(G') <= k + 1", unlike="C(G) + C(G') <= k"),
-        many.check("binom(k, r) (2k - 2r - 1)!!", unlike="binom(k, r) (2k - 2r - 3)!!"),
-    ]
+    in_graph, together, longer, shorter = against_last(excess)
+    even, odd = against_last(number)
+    kept = [in_graph, together, *against_last(many)]
     return Verdict(
-        [
-            *kept,
-            excess.check("C(G') <= k - r", unlike="C(G') <= k - r, by one less"),
-            number.check("(2m)!!", unlike="m!"),
-        ],
-        [
-            *kept,
-            excess.check("C(G') <= k - r + 1", unlike="C(G') <= k - r"),
-            number.check("(2m - 1)!!", unlike="m!"),
-        ],
+        [*kept, shorter, even],
+        [*kept, longer, odd],
         Correction(
             r"C(\mathcal{G}'_p) \le k - r,\quad C_m = (2m)!!",
             r"C(\mathcal{G}'_p) \le k - r + 1,\quad C_m = (2m - 1)!!",

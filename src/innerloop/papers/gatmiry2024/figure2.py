@@ -24,6 +24,7 @@ from innerloop.papers.gatmiry2024.figure_parts import (
 from innerloop.papers.gatmiry2024.training import (
     BATCH,
     EXACT_LAYERS,
+    Row,
     looped_transformer,
     untied_transformer,
 )
@@ -163,9 +164,9 @@ def figure2(scale: Scale) -> Numbers:
     ends = [run.row("looped") for runs in looped.values() for run in runs]
     for (n, loops), histories in layers.items():
         for seed, history in histories:
-            own = {"training": "layers", "n": n, "loops": loops, "seed": seed}
-            loss = history["loss"][-1]
-            ends.append(dict.fromkeys(ends[0], float("nan")) | own | {"loss": loss})
+            row: Row = dict.fromkeys(ends[0], float("nan"))
+            row |= {"training": "layers", "n": n, "loops": loops, "seed": seed}
+            ends.append(row | {"loss": history["loss"][-1]})
     exact = []
     for n, loops in settings:
         row = exact_row(loops, n, d)

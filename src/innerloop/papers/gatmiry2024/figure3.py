@@ -36,7 +36,6 @@ from innerloop.papers.gatmiry2024.figure_parts import (
     RED,
     as_rows,
     as_table,
-    seeds,
 )
 from innerloop.papers.gatmiry2024.settings import identity
 from innerloop.papers.gatmiry2024.training import Row, Trained, looped_transformer
@@ -263,15 +262,20 @@ def figure3(scale: Scale) -> Numbers:
     for run in runs:
         more, share = curves(run, samples, exact_loops)
         rows, shares = rows + more, shares + share
-        own = {"n": run.task.n, "trained": run.model.loops, "seed": run.seed, "step": run.step}
-        rare = theory.linear.expanding_probability(run.step, run.task.n, d)
-        expanding.append(own | {"probability": rare})
+        expanding.append(
+            {
+                "n": run.task.n,
+                "trained": run.model.loops,
+                "seed": run.seed,
+                "probability": theory.linear.expanding_probability(run.step, run.task.n, d),
+            }
+        )
     return Numbers(
         {"loops": as_table(rows), "shares": as_table(shares), "expanding": as_table(expanding)},
-        f"The median keeps falling, the mean does not. Squared error of trained models ({len(starts)} "
-        f"starts, which fall on each other) that are looped up to {TEST_LOOPS} times, on data as "
-        "in training and with another covariance. Green: median. Blue: the exact mean (out of "
-        f"distribution up to {exact_loops} loops; dotted, an exact lower bound). Red: the mean of "
+        "The median keeps falling, the mean does not. Squared error of trained models "
+        f"({len(starts)} starts, which fall on each other) that are looped up to {TEST_LOOPS} "
+        "times, on data as in training and with another covariance. Green: median. Blue: the "
+        f"exact mean (out of distribution up to {exact_loops} loops; dotted, an exact lower bound). Red: the mean of "
         f"one test batch of {samples} prompts, which misses the growth until it happens to hold a "
         "prompt on which the loop expands. Such prompts are rare, but their error grows "
         "exponentially and carries the mean. Black dotted: the number of loops in training. "

@@ -93,7 +93,7 @@ def matched(ends: Sequence[Mapping], exact: Table) -> list[tuple[Mapping, Mappin
 
 
 def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> list[Check]:
-    """A ends at a multiple of the identity, the multiple is the exact best step, and so its loss."""
+    """A ends at a multiple of the identity, which is the exact best step, and so is its loss."""
     pairs = matched(ends, exact)
 
     def off(key: str) -> list[float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import torch
@@ -21,17 +21,15 @@ from innerloop.papers.gatmiry2024.settings import (
     FROM_BELOW,
     ROTATED,
     accuracy,
+    against_last,
     apart,
     average,
     identity,
     power,
 )
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Cases, Quantity
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-
-CONDITION = r"n \ge 16 L^2 d^2"
-"""That of Lemma A.2 for the largest power, k = 2L."""
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 
 @dataclass(frozen=True)
@@ -96,97 +94,74 @@ def long_enough(scale: Scale) -> list[Setting]:
     ]
 
 
-def in_eigenbasis(k: int, *, residual: bool) -> Cases:
+def in_eigenbasis(k: int, *, residual: bool) -> list[Check]:
     """E[S~^k], or E[(I - S~)^k], in the stated eigenvectors; S~ = A^1/2 S A^1/2, by quadrature."""
     half = power(OFF_RAY, 0.5)
-    covariance = half @ ROTATED.covariance @ half
-    eigenvalues, vectors = torch.linalg.eigh(covariance)
+    eigenvalues, vectors = torch.linalg.eigh(half @ ROTATED.covariance @ half)
     spectrum = [Fraction(v) for v in eigenvalues.tolist()]
-
-    def powers(s: Tensor) -> Tensor:
-        inner = half @ s @ half
-        return torch.linalg.matrix_power(identity(len(half)) - inner if residual else inner, k)
-
-    moment = average(powers, ROTATED, k)
+    others = torch.linalg.eigh(OFF_RAY).eigenvectors
     exact = theory.wishart.residual_eigenvalues if residual else theory.wishart.moment_eigenvalues
+    start = identity(ROTATED.d) if residual else torch.zeros(ROTATED.d, dtype=DTYPE)
+    sign = -1 if residual else 1
+    moment = average(
+        lambda s: torch.linalg.matrix_power(start + sign * half @ s @ half, k), ROTATED, k
+    )
 
-    def gap(case: tuple[Tensor, int]) -> float:
-        basis, n = case
+    def gap(basis: Tensor, n: int) -> float:
         values = torch.tensor([float(v) for v in exact(spectrum, n, k)], dtype=DTYPE)
         return apart(basis @ values.diag() @ basis.mT, moment)
 
-    sign = "I - " if residual else ""
-    return Quantity[tuple[Tensor, int]](
-        f"relative distance of E[({sign}A^1/2 S A^1/2)^{k}] from its exact eigenvalues on",
-        gap,
+    cases = measured(
+        f"relative distance of the moment of order {k}, by quadrature, from its exact eigenvalues",
         ROUNDING,
-    ).of(
         {
-            "the stated eigenvectors": (vectors, ROTATED.n),
-            "the eigenvectors of A": (torch.linalg.eigh(OFF_RAY).eigenvectors, ROTATED.n),
-            "the stated eigenvectors, n + 1 for n": (vectors, ROTATED.n + 1),
-        }
+            "on the stated eigenvectors": gap(vectors, ROTATED.n),
+            "on the eigenvectors of A": gap(others, ROTATED.n),
+            "on the stated eigenvectors, n + 1 for n": gap(vectors, ROTATED.n + 1),
+        },
     )
+    right, *wrong = cases
+    return [cases.check(right, unlike=case) for case in wrong]
 
 
-def bound_verdict(
-    scale: Scale,
-    short: Setting,
-    allowed: Allowed,
-    corrected: Allowed,
-    correction: Correction,
-    *,
-    residual: bool,
-) -> Verdict:
+def bound_checks(
+    scale: Scale, short: Setting, allowed: Allowed, corrected: Allowed, *, residual: bool
+) -> tuple[list[Check], list[Check]]:
     """A bound on moments: as printed at a short prompt, and with the condition that it lacks."""
-    settings = long_enough(scale)
 
-    def use(case: tuple[Allowed, list[Setting]]) -> float:
-        bound, chosen = case
+    def use(bound: Allowed, chosen: list[Setting]) -> float:
         return max(
             s.excess(k, residual=residual) / bound(s, k)
             for s in chosen
             for k in range(1, 2 * s.loops + 1)
         )
 
+    long, shorter = long_enough(scale), replace(short, n=short.n - 1)
     name = "|beta_i - (1 - lambda_i)^k|" if residual else "|alpha_j - lambda_j^k|"
-    shorter = Setting(short.spectrum, short.n - 1, short.loops)
-    used = Quantity[tuple[Allowed, list[Setting]]](
-        f"largest {name} over what is allowed, k = 1 to 2L", use, INEQUALITY
-    ).of(
+    quantity = f"largest {name} over what is allowed, k = 1 to 2L"
+    printed = measured(
+        quantity,
+        INEQUALITY,
+        {f"{short}": use(allowed, [short]), f"{shorter}": use(allowed, [shorter])},
+    )
+    condition = measured(
+        quantity,
+        INEQUALITY,
         {
-            f"{short}": (allowed, [short]),
-            f"{shorter}": (allowed, [shorter]),
-            f"{len(settings)} settings with n = 16 L^2 d^2": (corrected, settings),
-            f"corrected, {short}": (corrected, [short]),
-        }
+            f"{len(long)} settings with n = 16 L^2 d^2": use(corrected, long),
+            f"{short}": use(corrected, [short]),
+        },
     )
     basis = in_eigenbasis(4, residual=residual)
-    long = f"{len(settings)} settings with n = 16 L^2 d^2"
-    checks = [
-        used.check(long, unlike=f"corrected, {short}"),
-        basis.check("the stated eigenvectors", unlike="the eigenvectors of A"),
-        basis.check("the stated eigenvectors", unlike="the stated eigenvectors, n + 1 for n"),
-    ]
-    return Verdict(
-        printed=[used.check(f"{short}", unlike=f"{shorter}")],
-        corrected=checks,
-        correction=correction,
-        settings={
-            "settings with the condition": f"d up to {settings[-1].d}, L up to "
-            f"{settings[-1].loops}, three spectra each, all k up to 2L",
-            "task of the quadrature": ROTATED,
-        },
-        remarks=[f"With the condition the bound is {1 / used[long]:.0f} times the excess or more."],
-    )
+    return against_last(printed), [*against_last(condition), *basis]
 
 
-def not_below(scale: Scale) -> Cases:
+def not_below(scale: Scale) -> list[Check]:
     """The lower bound of the corrected Lemma 4.2, which needs no delta."""
 
-    def least(per_example: Callable[[Setting, int], Fraction]) -> float:
+    def least(more: int) -> float:
         return min(
-            float(m * (s.n / per_example(s, k)) ** k / v**k)
+            float(m * Fraction(s.n, s.n + more) ** k / v**k)
             for s in long_enough(scale)
             for k in range(1, 2 * s.loops + 1)
             for m, v in zip(
@@ -194,54 +169,38 @@ def not_below(scale: Scale) -> Cases:
             )
         )
 
-    return Quantity[Callable[[Setting, int], Fraction]](
-        "smallest alpha_j / lambda_j^k", least, FROM_BELOW
-    ).of(
-        {
-            "S divided by n": lambda s, k: Fraction(s.n),
-            "S divided by n + 1": lambda s, k: Fraction(s.n + 1),
-        }
-    )
+    cases = {"S divided by n": least(0), "S divided by n + 1": least(1)}
+    return against_last(measured("smallest alpha_j / lambda_j^k", FROM_BELOW, cases))
 
 
 COUNTEREXAMPLE = Setting(flat(1, 5), 10, 3)
 
 
-def moments_verdict(scale: Scale, allowed: Allowed, corrected: Allowed, note: str) -> Verdict:
+def moments_verdict(
+    scale: Scale, allowed: Allowed, corrected: Allowed, printed: str, room: str, note: str
+) -> Verdict:
+    """Lemma 4.2 or A.5; `printed` and `room` are the factor of lambda_1^k in either form."""
     alpha = float(theory.wishart.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
-    extra = r"\delta^k" if corrected is power_of_delta else r"\frac{4kd}{\sqrt n}"
-    printed = r"\delta" if allowed is delta_alone else r"\delta^k"
-    verdict = bound_verdict(
-        scale,
-        COUNTEREXAMPLE,
-        allowed,
-        corrected,
+    off, right = bound_checks(scale, COUNTEREXAMPLE, allowed, corrected, residual=False)
+    return Verdict(
+        off,
+        [*right, *not_below(scale)],
         Correction(
             r"\begin{aligned} & \left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right| \le "
             + printed
             + r" \lambda_1^k \\ & \text{for every } n > d \end{aligned}",
             r"\begin{aligned} & \lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + "
-            + extra
-            + r" \lambda_1^k \\ & \text{if } "
-            + CONDITION
-            + r"\end{aligned}",
+            + room
+            + r" \lambda_1^k \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
             "The condition on n of Lemma A.2, on which the proof rests, is left out, and without "
-            "it the bound is false. On the other side there is no need for a delta: E[S^k] is a "
-            "sum over pairings with positive terms, of which one is Sigma^k, so alpha_j is at "
-            "least lambda_j^k. That the condition suffices is measured. " + note,
+            "it the bound is false; that it suffices is measured. On the other side there is no "
+            "need for a delta: E[S^k] is a sum over pairings with positive terms, of which one is "
+            f"Sigma^k. {note}",
             Kind.STATEMENT,
             "White covariates, d = 5, n = 10, L = 3, k = 6: the moment is "
             f"{alpha:.2f}, and the bound allows {1 + allowed(COUNTEREXAMPLE, 6):.2f}.",
         ),
-        residual=False,
-    )
-    lower = not_below(scale).check("S divided by n", unlike="S divided by n + 1")
-    return Verdict(
-        verdict.printed,
-        [*verdict.corrected, lower],
-        verdict.correction,
-        verdict.settings,
-        verdict.remarks,
+        settings={"task of the quadrature": ROTATED},
     )
 
 
@@ -255,7 +214,7 @@ def moments_verdict(scale: Scale, allowed: Allowed, corrected: Allowed, note: st
     r"1 \le k \le 2L \end{aligned}",
 )
 def moment_control(scale: Scale) -> Verdict:
-    return moments_verdict(scale, power_of_delta, power_of_delta, "")
+    return moments_verdict(scale, power_of_delta, power_of_delta, r"\delta^k", r"\delta^k", "")
 
 
 @claim(
@@ -270,6 +229,8 @@ def moment_control_restated(scale: Scale) -> Verdict:
         scale,
         delta_alone,
         delta_of_k,
+        r"\delta",
+        r"\frac{4kd}{\sqrt n}",
         "Delta stands where Lemma 4.2 has delta^k: the proof bounds the excess by 4kd/sqrt(n), "
         "which is delta^k at k = 2L.",
     )
@@ -281,24 +242,23 @@ LARGE = Setting(flat(3, 2), 3, 3)
 def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
     beta = float(theory.wishart.residual_eigenvalues(LARGE.spectrum, LARGE.n, 6)[0])
     bound = (1 - 3) ** 6 + allowed(LARGE, 6) * (1 + 3) ** 6
-    return bound_verdict(
-        scale,
-        LARGE,
-        allowed,
-        allowed,
+    off, right = bound_checks(scale, LARGE, allowed, allowed, residual=True)
+    return Verdict(
+        off,
+        right,
         Correction(
             r"\left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k (\lambda_1 + 1)^k",
             r"\begin{aligned} & \left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k "
-            r"(\lambda_1 + 1)^k \\ & \text{if } " + CONDITION + r"\end{aligned}",
+            r"(\lambda_1 + 1)^k \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
             "The lemma rests on Lemma 4.2 and inherits the missing condition on n. With it, it "
             "follows from the moments: the term of power j of the binomial formula is off by at "
             "most 4jd/sqrt(n) lambda_1^j, which sums to at most 4kd/sqrt(n) (1 + lambda_1)^k, and "
-            "4kd/sqrt(n) is at most delta^k if n >= 16 L^2 d^2. " + note,
+            f"4kd/sqrt(n) is at most delta^k if n >= 16 L^2 d^2. {note}",
             Kind.STATEMENT,
             "d = 2, n = 3, L = 3 and A^1/2 Sigma* A^1/2 = 3 I: the sixth moment is "
             f"{beta:.0f}, and the bound allows {bound:.0f}.",
         ),
-        residual=True,
+        settings={"task of the quadrature": ROTATED},
     )
 
 
@@ -349,48 +309,40 @@ def white_moments(scale: Scale) -> Verdict:
     def moment(k: int, n: int, d: int) -> Fraction:
         return Fraction(theory.wishart.trace_moment(k, n, d), d * n**k)
 
+    def room(k: int, n: int, d: int) -> float:
+        return float(moment(k, n, d) - 1) / (4 * k * d / math.sqrt(n))
+
+    def least(more: int) -> float:
+        return float(min(moment(k, n, d) * Fraction(n, n + more) ** k for k, n, d in admitted))
+
     admitted = [(k, 4 * k**2 * d**2, d) for k in powers for d in sizes]
-    used = Quantity[list[tuple[int, int, int]]](
+    largest = max(room(*case) for case in admitted)
+    used = measured(
         "largest (alpha - 1) / (4 k d / sqrt n)",
-        lambda cases: max(
-            float(moment(k, n, d) - 1) / (4 * k * d / math.sqrt(n)) for k, n, d in cases
-        ),
         INEQUALITY,
-    ).of({f"{len(admitted)} with n = 4 k^2 d^2": admitted, "k = 6, n = 10, d = 5": [(6, 10, 5)]})
-    lowest = Quantity[int](
-        "smallest alpha",
-        lambda more: float(
-            min(moment(k, n, d) * Fraction(n, n + more) ** k for k, n, d in admitted)
-        ),
-        FROM_BELOW,
-    ).of({"S divided by n": 0, "S divided by n + 1": 1})
-    k = 4
-
-    def white_moment(k: int) -> Tensor:
-        half = power(ROTATED.covariance, -0.5)
-        return average(lambda s: torch.linalg.matrix_power(half @ s @ half, k), ROTATED, k)
-
-    matrices = Quantity[tuple[int, int]](
-        f"relative distance from alpha_(n,d,{k}) I, by quadrature",
-        lambda case: apart(
-            float(moment(k, case[1], ROTATED.d)) * identity(ROTATED.d), white_moment(case[0])
-        ),
-        ROUNDING,
-    ).of(
-        {
-            "E[S], as printed": (1, ROTATED.n),
-            f"E[S^{k}]": (k, ROTATED.n),
-            f"E[S^{k}], n + 1 for n": (k, ROTATED.n + 1),
-        }
+        {"n = 4 k^2 d^2": largest, "k = 6, n = 10, d = 5": room(6, 10, 5)},
     )
-    bounds = [
-        used.check(f"{len(admitted)} with n = 4 k^2 d^2", unlike="k = 6, n = 10, d = 5"),
-        lowest.check("S divided by n", unlike="S divided by n + 1"),
-    ]
-    control = f"E[S^{k}], n + 1 for n"
+    lowest = {"S divided by n": least(0), "S divided by n + 1": least(1)}
+    bounds = against_last(used) + against_last(measured("smallest alpha", FROM_BELOW, lowest))
+    half, top = power(ROTATED.covariance, -0.5), 4
+
+    def gap(k: int, n: int) -> float:
+        white = average(lambda s: torch.linalg.matrix_power(half @ s @ half, k), ROTATED, k)
+        return apart(float(moment(top, n, ROTATED.d)) * identity(ROTATED.d), white)
+
+    matrices = measured(
+        f"relative distance from alpha_(n,d,{top}) I, by quadrature",
+        ROUNDING,
+        {
+            "E[S], as printed": gap(1, ROTATED.n),
+            f"E[S^{top}]": gap(top, ROTATED.n),
+            f"E[S^{top}], n + 1 for n": gap(top, ROTATED.n + 1),
+        },
+    )
+    without, with_power = against_last(matrices)
     return Verdict(
-        [matrices.check("E[S], as printed", unlike=control), *bounds],
-        [matrices.check(f"E[S^{k}]", unlike=control), *bounds],
+        [without, *bounds],
+        [with_power, *bounds],
         Correction(
             r"\mathbb{E}\left[\tfrac{1}{n} \sum_i x_i x_i^\top\right] = \alpha_{n,k,d} I",
             r"\begin{aligned} & \mathbb{E}\left[\left(\tfrac{1}{n} \sum_i x_i x_i^\top\right)^k"
@@ -403,9 +355,5 @@ def white_moments(scale: Scale) -> Verdict:
             Kind.MISPRINT,
         ),
         settings={"k": f"1 to {powers[-1]}", "d": ", ".join(map(str, sizes))},
-        remarks=[
-            "The true excess is at most "
-            f"{used[f'{len(admitted)} with n = 4 k^2 d^2']:.3f} of the bound here: it falls as "
-            "1/n and not as 1/sqrt(n)."
-        ],
+        remarks=[f"The excess is at most {largest:.3f} of the bound here: it falls as 1/n."],
     )

@@ -141,7 +141,7 @@ def relative_change(direction: Tensor, n: int, loops: int = 2) -> float:
 
 
 def extrapolated(d: int) -> float:
-    """The gain of K/sqrt(n) as n grows: its next term is of order 1/n, and two lengths remove it."""
+    """The gain of K/sqrt(n) as n grows; its next term, of order 1/n, is removed by two lengths."""
     short, long = 1_000, 10_000
     near, far = (-relative_change(quarter_turns(d) / n**0.5, n) for n in (short, long))
     return (long * far - short * near) / (long - short)

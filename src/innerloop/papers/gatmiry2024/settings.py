@@ -22,7 +22,8 @@ from torch.nn.functional import pad
 from innerloop import theory
 from innerloop.models import GATMIRY
 from innerloop.papers.common import DTYPE, generator, rotated
-from innerloop.papers.quantity import at_least, at_most
+from innerloop.papers.quantity import Cases, at_least, at_most
+from innerloop.papers.verdict import Check
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -32,6 +33,12 @@ FROM_BELOW = at_least(1 - 1e-12, "the inequality itself, as a ratio; 1e-12 is ro
 DESCENT = at_most(
     1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
 )
+
+
+def against_last(cases: Cases) -> list[Check]:
+    """A check of every case but the last one, which is their control."""
+    *names, control = cases
+    return [cases.check(name, unlike=control) for name in names]
 
 
 def accuracy(loops: int, n: float, d: int) -> float:

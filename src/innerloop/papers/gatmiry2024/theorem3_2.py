@@ -22,13 +22,14 @@ from innerloop import theory
 from innerloop.papers.common import DTYPE, rotated
 from innerloop.papers.gatmiry2024.settings import (
     accuracy,
+    against_last,
     identity,
     normal,
     power,
     symmetric,
     word_loss,
 )
-from innerloop.papers.quantity import INEQUALITY, Quantity, Tolerance, at_least, at_most
+from innerloop.papers.quantity import INEQUALITY, Tolerance, at_least, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
@@ -117,92 +118,80 @@ def root_distance(a: Tensor) -> float:
     return torch.linalg.matrix_norm(half @ SIGMA @ half - identity(2), 2).item()
 
 
-SHARP = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
-
-
 def beyond(scale: Scale) -> list[Check]:
     """What the loss and the distance are, to leading order: the bounds leave that much room."""
     longer = long_prompts(scale, 0.5)
-    loss = Quantity[Callable[[int, int], float]](
-        "beyond the statement, symmetric A: largest relative difference of the least loss from",
-        lambda moment: max(
-            abs(s.loss() * float(s.n) ** s.loops / moment(s.loops, s.d) - 1) for s in longer
-        ),
-        SHARP,
-    ).of(
-        {
-            "E tr Y^2L / n^L": gaussian_moment,
-            "its highest power of d": lambda L, d: math.comb(2 * L, L) // (L + 1) * d ** (L + 1),
-        }
+    sharp = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
+
+    def loss(moment: Callable[[int, int], float]) -> float:
+        return max(abs(s.loss() * float(s.n) ** s.loops / moment(s.loops, s.d) - 1) for s in longer)
+
+    def gap(kappa: Callable[[int, int], float]) -> float:
+        return max(abs(float(s.gap) * float(s.n) / kappa(s.loops, s.d) - 1) for s in longer)
+
+    losses = {
+        "E tr Y^2L / n^L": loss(gaussian_moment),
+        "its highest power of d": loss(lambda L, d: math.comb(2 * L, L) // (L + 1) * d ** (L + 1)),
+    }
+    gaps = {
+        "kappa_L / n": gap(lambda L, d: float(theory.linear.gap_constant(L, d))),
+        "(d + 1) / n, right for L = 1": gap(lambda L, d: d + 1),
+    }
+    name = "beyond the statement, symmetric A: largest relative difference of"
+    return against_last(measured(f"{name} the least loss from", sharp, losses)) + against_last(
+        measured(f"{name} |A Sigma* - I| from", sharp, gaps)
     )
-    gap = Quantity[Callable[[int, int], float]](
-        "beyond the statement, symmetric A: largest relative difference of |A Sigma* - I| from",
-        lambda kappa: max(abs(float(s.gap) * float(s.n) / kappa(s.loops, s.d) - 1) for s in longer),
-        SHARP,
-    ).of(
-        {
-            "kappa_L / n": lambda L, d: float(theory.linear.gap_constant(L, d)),
-            "(d + 1) / n, right for L = 1": lambda L, d: d + 1,
-        }
-    )
-    return [
-        loss.check("E tr Y^2L / n^L", unlike="its highest power of d"),
-        gap.check("kappa_L / n", unlike="(d + 1) / n, right for L = 1"),
-    ]
+
+
+def shift_weight(a: Tensor, n: int) -> float:
+    """The least E |u^T (I - (I - S A)^2) Sigma*^1/2|^2 / |u|^2."""
+
+    def loss(u: Tensor) -> Tensor:
+        return theory.linear.tied_risk(a.mT, SIGMA, n, SIGMA.inverse(), loops=2, shift=u)
+
+    weight = torch.autograd.functional.hessian(loss, torch.zeros(2, dtype=DTYPE))
+    return (torch.linalg.eigvalsh(weight)[0] / 2).item()
 
 
 def characterised(
     scale: Scale,
     bound: Callable[[LongPrompt], float],
-    measure: Callable[[Tensor], float],
-    distance: str,
+    distance: Callable[[Tensor], float],
+    name: str,
     tolerance: Tolerance,
 ) -> Verdict:
     """The three statements of Theorems 3.2 and A.8 about the minimum."""
     shortest, longer = long_prompts(scale, 4.0), long_prompts(scale, 0.5)
-    loss = Quantity[Callable[[LongPrompt], float]](
+    loss = measured(
         "largest optimal loss over its bound, at the shortest prompts admitted",
-        lambda value: max(value(s) / bound(s) for s in shortest),
         INEQUALITY,
-    ).of({"the best symmetric A": LongPrompt.loss, "the best for n = 1": lambda s: s.loss(1)})
+        {
+            "the best symmetric A": max(s.loss() / bound(s) for s in shortest),
+            "the best for n = 1": max(s.loss(1) / bound(s) for s in shortest),
+        },
+    )
     inverse, two = power(SIGMA, -1), LongPrompt.with_radius(4.0, 2, 2)
     starts = scale.pick(smoke=2, quick=5, paper=10)
     ends = [free_minimum(two.n, 2, seed) for seed in range(starts)]
     far = float(theory.linear.optimal_gap(2, 1, 2))
-    apart = Quantity[list[Tensor]](
-        f"largest {distance}", lambda points: max(map(measure, points)), tolerance
-    ).of(
+    apart = measured(
+        f"largest {name}",
+        tolerance,
         {
-            "best symmetric A, c = 1/2": [(1 - float(s.gap)) * inverse for s in longer],
-            f"descent over all A, {two}": ends,
-            "best symmetric A, n = 1": [(1 - far) * inverse],
-        }
-    )
-
-    def shift_weight(a: Tensor) -> float:
-        """The least E |u^T (I - (I - S A)^L) Sigma*^1/2|^2 / |u|^2."""
-        u = torch.zeros(2, dtype=DTYPE)
-        weight = torch.autograd.functional.hessian(
-            lambda u: theory.linear.tied_risk(
-                a.mT, SIGMA, two.n, SIGMA.inverse(), loops=2, shift=u
+            "best symmetric A, c = 1/2": max(
+                distance((1 - float(s.gap)) * inverse) for s in longer
             ),
-            u,
-        )
-        return (torch.linalg.eigvalsh(weight)[0] / 2).item()
-
-    shift = Quantity[Tensor](
+            f"descent over all A, {two}": max(map(distance, ends)),
+            "best symmetric A, n = 1": distance((1 - far) * inverse),
+        },
+    )
+    shift = measured(
         "least weight of |u|^2 in the loss",
-        shift_weight,
         at_least(1e-6, "u = 0 is best if it is positive; it tends to the least eigenvalue, 0.3"),
-    ).of({"descent over all A": ends[0], "A = 0": 0 * inverse})
+        {"descent over all A": shift_weight(ends[0], two.n), "A = 0": shift_weight(0 * inverse, 9)},
+    )
     return Verdict(
-        [
-            loss.check("the best symmetric A", unlike="the best for n = 1"),
-            apart.check("best symmetric A, c = 1/2", unlike="best symmetric A, n = 1"),
-            apart.check(f"descent over all A, {two}", unlike="best symmetric A, n = 1"),
-            shift.check("descent over all A", unlike="A = 0"),
-            *beyond(scale),
-        ],
+        [*against_last(loss), *against_last(apart), *against_last(shift), *beyond(scale)],
         settings={
             "shortest prompts": "; ".join(map(str, shortest)),
             "prompts with c = 1/2": "; ".join(map(str, longer)),
@@ -211,9 +200,10 @@ def characterised(
         remarks=[
             "The best symmetric A is a*/Sigma* (gatmiry2024/global-min); the best of all A has no "
             "more loss, and for L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric).",
-            f"The room is large: at the shortest prompts the loss is {loss['the best symmetric A']:.1g} "
-            "of its bound, and c = 4, which leaves A free to vanish; c < 1 needs "
-            "n > (8 L d^2 8^(2L))^2. What is true there is what the last two checks say.",
+            "The room is large: at the shortest prompts the loss is "
+            f"{loss['the best symmetric A']:.1g} of its bound, and c = 4, which leaves A free to "
+            "vanish; c < 1 needs n > (8 L d^2 8^(2L))^2. What is true there is what the last two "
+            "checks say.",
         ],
     )
 
@@ -283,22 +273,6 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
         """Of n, between the two lengths."""
         return math.log(values(loops, long) / values(loops, short)) / math.log(long / short)
 
-    next_term = at_most(
-        10 * max(kappas.values()) / short,
-        f"the next term of the expansion is of order kappa/n; ten times that at n = {short:.0e}",
-    )
-    rate = Quantity[tuple[Callable[[int, int], float], Callable[[int], float]]](
-        "largest difference of the exponent of n in",
-        lambda case: max(abs(exponent(case[0], L) - case[1](L)) for L in depths),
-        next_term,
-    ).of(
-        {
-            "1 - a* from that of delta": (gap, lambda L: exponent(delta, L)),
-            "1 - a* from -1": (gap, lambda L: -1),
-            "delta from -1": (delta, lambda L: -1),
-        }
-    )
-
     def from_moments(loops: int, *, odd: bool = True) -> float:
         """n E tr (Y^{2L-1} + Y^{2L}) / ((2L - 1) E tr Y^{2L-2}), with Y = W/n - I."""
         lower, middle, upper = (
@@ -306,39 +280,51 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
         )
         return float(long * (odd * middle + upper) / ((2 * loops - 1) * lower))
 
-    constant = Quantity[Callable[[int], float]](
-        "largest relative difference of n (1 - a*), n = 1e8, from",
-        lambda kappa: max(abs(gap(L, long) * long / kappa(L) - 1) for L in depths),
+    next_term = at_most(
+        10 * max(kappas.values()) / short,
+        f"the next term of the expansion is of order kappa/n; ten times that at n = {short:.0e}",
+    )
+    rate = measured(
+        "largest difference of the exponent of n in",
         next_term,
-    ).of(
         {
-            "kappa_L": lambda L: kappas[L],
-            "the moments at n = 1e8": from_moments,
-            "the moments without the odd one": lambda L: from_moments(L, odd=False),
-            "kappa_1 = d + 1": lambda L: d + 1,
-        }
+            "1 - a* from that of delta": max(
+                abs(exponent(gap, L) - exponent(delta, L)) for L in depths
+            ),
+            "1 - a* from -1": max(abs(exponent(gap, L) + 1) for L in depths),
+            "delta from -1": max(abs(exponent(delta, L) + 1) for L in depths),
+        },
+    )
+
+    def off(kappa: Callable[[int], float]) -> float:
+        return max(abs(gap(L, long) * long / kappa(L) - 1) for L in depths)
+
+    constant = measured(
+        "largest relative difference of n (1 - a*), n = 1e8, from",
+        next_term,
+        {
+            "kappa_L": off(lambda L: kappas[L]),
+            "the moments at n = 1e8": off(from_moments),
+            "the moments without the odd one": off(lambda L: from_moments(L, odd=False)),
+        },
     )
     deepest = depths[-1]
+    printed, corrected = against_last(rate)
     return Verdict(
-        printed=[rate.check("1 - a* from that of delta", unlike="delta from -1")],
-        corrected=[
-            rate.check("1 - a* from -1", unlike="delta from -1"),
-            constant.check("kappa_L", unlike="kappa_1 = d + 1"),
-            constant.check("the moments at n = 1e8", unlike="the moments without the odd one"),
-        ],
-        correction=Correction(
+        [printed],
+        [corrected, *against_last(constant)],
+        Correction(
             r"\|A^{opt} \Sigma^* - I\| \text{ of order } n^{-1/(4L)}",
             r"\begin{aligned} & A = A^\top:\; A^{opt} = a^* \Sigma^{*-1}, \\ & 1 - a^* = "
             r"\frac{\kappa_L}{n} + O(n^{-2}),\quad \kappa_1 = d + 1, \\"
             r" & \kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
             r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}},\quad Y = \tfrac{1}{n} W - I \end{aligned}",
-            "Among symmetric A the optimum is a*/Sigma* with 1 - a* = kappa_L/n: of order 1/n for "
-            "every L, and not n to the power -1/(4L). (Over all A and for L >= 2 it has a skew "
-            "part of order 1/sqrt(n), see gatmiry2024/asymmetric: not that power either.) To "
-            "leading order the derivative E tr x (1 - a x)^(2L-1) vanishes at x = I + Y, "
-            "a = 1 - kappa/n, when kappa is as given. For one loop the paper's own comparison, "
-            "Ahn et al., has a* = n/(n + d + 1), a distance of (d+1)/n. (The remark itself calls "
-            "delta 4kd/sqrt(n), which is a third definition.)",
+            "Among symmetric A the distance is of order 1/n for every L, and not n to the power "
+            "-1/(4L): to leading order the derivative E tr x (1 - a x)^(2L-1) vanishes at "
+            "x = I + Y, a = 1 - kappa/n, when kappa is as given. (Over all A and for L >= 2 there "
+            "is a skew part of order 1/sqrt(n), see gatmiry2024/asymmetric: not that power "
+            "either.) For one loop the paper's own comparison, Ahn et al., has a distance of "
+            "(d+1)/n. (The remark calls delta 4kd/sqrt(n), a third definition.)",
             Kind.SENTENCE,
             f"d = 5: kappa = {', '.join(f'{kappas[L]:.2f}' for L in depths)} for L = "
             f"{', '.join(map(str, depths))}; at n = 1e8 and L = {deepest} the distance is "

@@ -18,8 +18,14 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE
-from innerloop.papers.gatmiry2024.settings import identity, symmetric, white, word_loss
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity
+from innerloop.papers.gatmiry2024.settings import (
+    against_last,
+    identity,
+    symmetric,
+    white,
+    word_loss,
+)
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
@@ -94,43 +100,33 @@ def converged_in_time(scale: Scale) -> tuple[list[Check], list[Check]]:
     printed = Quantity[int](
         f"loss / xi at the printed time from A = 0, L = 2, xi = {xi:g}", at_printed, INEQUALITY
     ).of({"d = 1000": 1000, "d = 640": 640, "d = 650": 650})
-    long = [
-        (2, d, shortest_prompt(xi, 2, d), xi)
-        for d in scale.pick(smoke=(100,), quick=(100, 1000, 10_000), paper=(100, 1000, 10_000))
+    sizes = scale.pick(smoke=(100,), quick=(100, 1000, 10_000), paper=(100, 1000, 10_000))
+    depths = scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))
+    cases = [(2, d) for d in sizes] + [(L, 10) for L in depths]
+    long = [(L, d, shortest_prompt(xi, L, d), xi) for L, d in cases]
+    short = [
+        (L, d, n, factor * theory.linear.looped_optimum(L, n, d).risk)
+        for L, d, n in ((2, 5, 20), (3, 3, 50))
+        for factor in (1.5, 10)
     ]
-    long += [
-        (L, 10, shortest_prompt(xi, L, 10), xi)
-        for L in scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))
-    ]
-    short = []
-    for loops, d, n in ((2, 5, 20), (3, 3, 50)):
-        best = theory.linear.looped_optimum(loops, n, d).risk
-        short += [(loops, d, n, factor * best) for factor in (1.5, 10)]
 
-    def at_corrected(case: tuple[list[tuple[int, int, int, float]], float]) -> float:
-        settings, share = case
+    def at_corrected(settings: list[tuple[int, int, int, float]], share: float = 1.0) -> float:
         return max(
             loss(share * corrected_time(level, L, n, d), L, n, d) / level
             for L, d, n, level in settings
         )
 
-    corrected = Quantity[tuple[list[tuple[int, int, int, float]], float]](
-        "largest loss / xi at the corrected time from A = 0", at_corrected, INEQUALITY
-    ).of(
+    corrected = measured(
+        "largest loss / xi at the corrected time from A = 0",
+        INEQUALITY,
         {
-            "the shortest prompts that the theorem admits": (long, 1.0),
-            "n = 20 and 50, xi = 1.5 and 10 times the least loss": (short, 1.0),
-            "the shortest prompts, at 0.99 of the time": (long, 0.99),
-        }
+            "the shortest prompts that the theorem admits": at_corrected(long),
+            "n = 20 and 50, xi = 1.5 and 10 times the least loss": at_corrected(short),
+            "the shortest prompts, at 0.99 of the time": at_corrected(long, 0.99),
+        },
     )
-    wrong = "the shortest prompts, at 0.99 of the time"
-    return (
-        [printed.check("d = 1000", unlike="d = 650")],
-        [
-            printed.check("d = 640", unlike="d = 650"),
-            *(corrected.check(case, unlike=wrong) for case in corrected if case != wrong),
-        ],
-    )
+    late, early = against_last(printed)
+    return [late], [early, *against_last(corrected)]
 
 
 def order_distance(a: Tensor, best: float) -> float:
@@ -138,7 +134,7 @@ def order_distance(a: Tensor, best: float) -> float:
     return (torch.linalg.eigvalsh(symmetric(a)) / best - 1).abs().max().item()
 
 
-def closeness(scale: Scale) -> tuple[Check, list[Check]]:
+def closeness(scale: Scale) -> tuple[list[Check], list[Check]]:
     """Part 2: from a start that is not symmetric, and from A = 0."""
     loops, d, xi = 2, 2, 1e-7
     n = shortest_prompt(xi, loops, d)
@@ -164,19 +160,18 @@ def closeness(scale: Scale) -> tuple[Check, list[Check]]:
         lambda t: order_distance(flowed(t), best) / radius,
         INEQUALITY,
     ).of({"t = 3": 3.0, "t = 2": 2.0})
-    end = corrected_time(xi, loops, n, d)
-    small = (xi / d) ** (1 / (2 * loops))
-    corrected = Quantity[float](
+    end, small = corrected_time(xi, loops, n, d), (xi / d) ** (1 / (2 * loops))
+
+    def near(share: float) -> float:
+        a = (1 - gap_after(share * end, loops, n, d)) * identity(d)
+        return order_distance(a, best) / small
+
+    corrected = measured(
         f"order distance from A_opt over (xi/d)^(1/(2L)), xi = {xi:g}, from A = 0",
-        lambda share: (
-            order_distance((1 - gap_after(share * end, loops, n, d)) * identity(d), best) / small
-        ),
         INEQUALITY,
-    ).of({"at the corrected time": 1.0, "at 0.99 of it": 0.99})
-    return (
-        printed.check("t = 3", unlike="t = 2"),
-        [corrected.check("at the corrected time", unlike="at 0.99 of it")],
+        {"at the corrected time": near(1.0), "at 0.99 of it": near(0.99)},
     )
+    return against_last(printed), against_last(corrected)
 
 
 @claim(
@@ -194,7 +189,7 @@ def convergence(scale: Scale) -> Verdict:
     printed, corrected = converged_in_time(scale)
     far, close = closeness(scale)
     return Verdict(
-        [*printed, far],
+        [*printed, *far],
         [*corrected, *close],
         CORRECTION,
         settings={"Sigma*": "I", "n": "the shortest with xi >= 2 (4 delta)^(2L)"},
@@ -229,26 +224,24 @@ def equation_residual(loops: int, exponent: float, sign: int) -> float:
 )
 def convergence_restated(scale: Scale) -> Verdict:
     printed, corrected = converged_in_time(scale)
-    solution = Quantity[tuple[str, int]](
+    power = {"L/(2L-1)": lambda L: L / (2 * L - 1), "L/(L-1)": lambda L: L / (L - 1)}
+
+    def residual(exponent: str, sign: int) -> float:
+        return max(equation_residual(L, power[exponent](L), sign) for L in (2, 3, 5))
+
+    solution = measured(
         "largest relative residual of the equation, L = 2, 3, 5, with the power of 16L/(L-1) in g",
-        lambda case: max(
-            equation_residual(
-                L, {"L/(2L-1)": L / (2 * L - 1), "L/(L-1)": L / (L - 1)}[case[0]], case[1]
-            )
-            for L in (2, 3, 5)
-        ),
         ROUNDING,
-    ).of(
         {
-            "L/(2L-1), the sign of (29)": ("L/(2L-1)", +1),
-            "L/(2L-1), a minus sign": ("L/(2L-1)", -1),
-            "L/(L-1), a minus sign": ("L/(L-1)", -1),
-        }
+            "L/(2L-1), the sign of (29)": residual("L/(2L-1)", +1),
+            "L/(L-1), a minus sign": residual("L/(L-1)", -1),
+            "L/(2L-1), a minus sign": residual("L/(2L-1)", -1),
+        },
     )
-    near = "L/(2L-1), a minus sign"
+    wrong, right = against_last(solution)
     return Verdict(
-        [*printed, solution.check("L/(2L-1), the sign of (29)", unlike=near)],
-        [*corrected, solution.check("L/(L-1), a minus sign", unlike=near)],
+        [*printed, wrong],
+        [*corrected, right],
         CORRECTION,
         settings={"Sigma*": "I", "n": "the shortest with xi >= 2 (4 delta)^(2L)"},
     )

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers.common import rotated
 from innerloop.papers.gatmiry2024.settings import (
     accuracy,
     apart,
@@ -28,7 +29,6 @@ from innerloop.papers.gatmiry2024.settings import (
     white,
     word_loss,
 )
-from innerloop.papers.common import rotated
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -83,7 +83,7 @@ def closeness(
         return order_distance(sheared(t), best, identity(D)) / radius(epsilon, delta)
 
     outside = Quantity[float](
-        f"order distance of A = I - t E_12 from A_opt over the printed radius, L = d = 2, n = 1e20",
+        "order distance of A = I - t E_12 from A_opt over the printed radius, L = d = 2, n = 1e20",
         share,
         INEQUALITY,
     ).of({"t = 3": 3.0, "t = 2": 2.0})

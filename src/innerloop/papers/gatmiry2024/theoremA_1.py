@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from innerloop.models import GATMIRY
-from innerloop.papers.gatmiry2024.settings import apart, identity, normal, paper_weights
+from innerloop.papers.gatmiry2024.settings import (
+    against_last,
+    apart,
+    identity,
+    normal,
+    paper_weights,
+)
 from innerloop.papers.quantity import ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -65,29 +71,25 @@ def labels_after_layers(scale: Scale) -> Verdict:
     ).of(
         {
             "as printed": {"sign": +1},
-            "as printed, layers in reverse order": {"sign": +1, "reverse": True},
             "opposite sign of u": {"sign": -1},
-            "opposite sign of u, layers in reverse order": {"sign": -1, "reverse": True},
             "without u": {"sign": +1, "shifted": False},
+            "opposite sign of u, layers in reverse order": {"sign": -1, "reverse": True},
         }
     )
+    printed, *corrected = against_last(gap)
     return Verdict(
-        printed=[gap.check("as printed", unlike="as printed, layers in reverse order")],
-        corrected=[
-            gap.check("opposite sign of u", unlike="opposite sign of u, layers in reverse order"),
-            gap.check("without u", unlike="as printed"),
-        ],
-        correction=Correction(
+        [printed],
+        corrected,
+        Correction(
             r"\begin{aligned} & y_q^{(t)} = y_q - w^{*\top} \cdots x_q \\ & - \sum_i u^{(i)\top} "
             r"\Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q \end{aligned}",
             r"\begin{aligned} & y_q^{(t)} = y_q - w^{*\top} \cdots x_q \\ & + \sum_i u^{(i)\top} "
             r"\Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q \end{aligned}",
             "The terms in u have the wrong sign, in (12) and in (13). By (3) a layer makes of the "
             "label row v^T X the row v^T X - (u + v)^T Sigma A X, so that v^T becomes "
-            "v^T (I - Sigma A) - u^T Sigma A: every u enters with a minus, and with a plus in "
-            "y_q^(t), which is minus the query's entry. In the proof the update for y^(t+1) leaves "
-            "u out. The loss does not change, because w* is symmetric about 0. Sigma here is "
-            "(1/n) X X^T; the proof writes X X^T = Sigma.",
+            "v^T (I - Sigma A) - u^T Sigma A; y_q^(t) is minus the query's entry. In the proof the "
+            "update for y^(t+1) leaves u out. The loss does not change, because w* is symmetric "
+            "about 0. Sigma is (1/n) X X^T; the proof writes X X^T = Sigma.",
             Kind.STATEMENT,
             f"The printed form is off by {gap['as printed']:.2f} of the largest label, the "
             f"corrected one by {gap['opposite sign of u']:.0e}; without u they agree.",
