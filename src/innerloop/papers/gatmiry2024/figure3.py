@@ -275,11 +275,11 @@ def figure3(scale: Scale) -> Numbers:
         "The median keeps falling, the mean does not. Squared error of trained models "
         f"({len(starts)} starts, which fall on each other) that are looped up to {TEST_LOOPS} "
         "times, on data as in training and with another covariance. Green: median. Blue: the "
-        f"exact mean (out of distribution up to {exact_loops} loops; dotted, an exact lower bound). Red: the mean of "
-        f"one test batch of {samples} prompts, which misses the growth until it happens to hold a "
-        "prompt on which the loop expands. Such prompts are rare, but their error grows "
-        "exponentially and carries the mean. Black dotted: the number of loops in training. "
-        f"{LEFT_OPEN}, nor n, the other covariance or the size of the test batch. {CHOSEN}; "
-        "variances 0.55, 0.65, ..., 1.45, and w ~ N(0, its inverse).",
+        f"exact mean (out of distribution up to {exact_loops} loops; dotted, an exact lower "
+        f"bound). Red: the mean of one test batch of {samples} prompts, which misses the growth "
+        "until it happens to hold a prompt on which the loop expands. Such prompts are rare, but "
+        "their error grows exponentially and carries the mean. Black dotted: the number of loops "
+        f"in training. {LEFT_OPEN}, nor n, the other covariance or the size of the test batch. "
+        f"{CHOSEN}; variances 0.55, 0.65, ..., 1.45, and w ~ N(0, its inverse).",
         {"d": d, "n": ", ".join(map(str, EXAMPLES)), "test prompts": samples},
     )

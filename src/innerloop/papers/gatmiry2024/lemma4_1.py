@@ -15,6 +15,7 @@ from innerloop import theory
 from innerloop.papers.common import DTYPE
 from innerloop.papers.gatmiry2024.settings import (
     ROTATED,
+    against_last,
     apart,
     average,
     identity,
@@ -27,7 +28,7 @@ from innerloop.papers.gatmiry2024.settings import (
     white,
     word_loss,
 )
-from innerloop.papers.quantity import ROUNDING, Quantity, at_most, measured
+from innerloop.papers.quantity import ROUNDING, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
@@ -77,22 +78,20 @@ def layered_loss(scale: Scale) -> Verdict:
         ROUNDING,
         {
             "as printed": apart(printed, truth),
-            "as printed, without u": apart(value(a, 0 * u, sample=True), truth),
             "outer factors of the population": apart(corrected, truth),
-            "of the population, layers in reverse order": apart(
+            "outer factors of the population, u = 0, by words": apart(
+                value(a, 0 * u, sample=False), words
+            ),
+            "outer factors of the population, layers in reverse order": apart(
                 value(a.flip(0), u.flip(0), sample=False), truth
             ),
-            "of the population, u = 0, by words": apart(value(a, 0 * u, sample=False), words),
         },
     )
-    control = "of the population, layers in reverse order"
+    off, *right = against_last(gap)
     return Verdict(
-        printed=[gap.check("as printed", unlike="as printed, without u")],
-        corrected=[
-            gap.check("outer factors of the population", unlike=control),
-            gap.check("of the population, u = 0, by words", unlike=control),
-        ],
-        correction=Correction(
+        [off],
+        right,
+        Correction(
             r"\Sigma^{-1/2} \cdots \Sigma^{1/2},\qquad \Sigma = \tfrac{1}{n} \sum_i x_i x_i^\top",
             r"\Sigma^{*-1/2} \cdots \Sigma^{*1/2}",
             "The outer factors come from averaging over w* and over the query, whose covariances "
@@ -166,35 +165,29 @@ def loss_of_loops(scale: Scale) -> Verdict:
         second = shift_formula(a, u, loops, sample=sample, telescoped=telescoped)
         return average(lambda s: first(s) + second(s), ROTATED, 2 * loops + 1).item()
 
-    values = {
-        "as printed, on the ray": (ON_RAY, value(ON_RAY, trace=True, sample=True)),
-        "as printed, off the ray": (OFF_RAY, value(OFF_RAY, trace=True, sample=True)),
-        "printed first term": (OFF_RAY, value(OFF_RAY, trace=True, sample=False)),
-        "printed second term": (OFF_RAY, value(OFF_RAY, trace=False, sample=True)),
-        "corrected": (OFF_RAY, value(OFF_RAY, trace=False, sample=False, telescoped=True)),
-        "expansion in words": (
-            OFF_RAY,
-            theory.linear.tied_risk(
-                OFF_RAY, ROTATED.covariance, ROTATED.n, ROTATED.prior, loops=loops, shift=u
-            ).item(),
-        ),
-    }
-    gap = Quantity[tuple[Tensor, float]](
+    words = theory.linear.tied_risk(
+        OFF_RAY, ROTATED.covariance, ROTATED.n, ROTATED.prior, loops=loops, shift=u
+    ).item()
+    on_ray, off_ray = (value(a, trace=True, sample=True) for a in (ON_RAY, OFF_RAY))
+    corrected = value(OFF_RAY, trace=False, sample=False, telescoped=True)
+    gap = measured(
         "relative difference from the loss of the forward pass",
-        lambda case: apart(case[1], truth(case[0])),
         ROUNDING,
-    ).of(values)
-    numbers = {name: number for name, (_, number) in values.items()}
+        {
+            "as printed, on the ray": apart(on_ray, truth(ON_RAY)),
+            "as printed, off the ray": apart(off_ray, truth(OFF_RAY)),
+            "corrected": apart(corrected, truth(OFF_RAY)),
+            "expansion in words": apart(words, truth(OFF_RAY)),
+            "second term as printed": apart(
+                value(OFF_RAY, trace=False, sample=True), truth(OFF_RAY)
+            ),
+        },
+    )
+    checks = against_last(gap)
     return Verdict(
-        printed=[
-            gap.check("as printed, on the ray", unlike="printed second term"),
-            gap.check("as printed, off the ray", unlike="printed second term"),
-        ],
-        corrected=[
-            gap.check("corrected", unlike="printed first term"),
-            gap.check("expansion in words", unlike="printed second term"),
-        ],
-        correction=Correction(
+        checks[:2],
+        checks[2:],
+        Correction(
             r"\begin{aligned} & \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L} \\ & + "
             r"\mathbb{E} \left\|\sum_i u^\top \Sigma A (I - \Sigma A)^{L-1-i} \Sigma^{1/2}"
             r"\right\|^2 \end{aligned}",
@@ -207,8 +200,7 @@ def loss_of_loops(scale: Scale) -> Verdict:
             "u = 0 is best remains true: the second term is a positive quadratic form in u.",
             Kind.STATEMENT,
             f"On the ray (A = 0.5/Sigma*) the loss is {truth(ON_RAY):.4f} and the printed formula "
-            f"gives {numbers['as printed, on the ray']:.4f}; off it, {truth(OFF_RAY):.4f} and "
-            f"{numbers['as printed, off the ray']:.4f}.",
+            f"gives {on_ray:.4f}; off it, {truth(OFF_RAY):.4f} and {off_ray:.4f}.",
         ),
         settings={"task": ROTATED, "loops": loops},
     )
@@ -237,38 +229,37 @@ def loss_as_trace(scale: Scale) -> Verdict:
     def words(a: Tensor, loops: int) -> float:
         return word_loss(ROTATED, loops)(a).item()
 
-    gap = Quantity[tuple[Callable[[Tensor, int], float], Tensor]](
+    def off(formula: Callable[[Tensor, int], float], a: Tensor = OFF_RAY) -> float:
+        return max(apart(formula(a, L), looped_loss(a, ROTATED, L)) for L in depths)
+
+    gap = measured(
         "largest relative difference from the loss of the forward pass",
-        lambda case: max(
-            apart(case[0](case[1], loops), looped_loss(case[1], ROTATED, loops)) for loops in depths
-        ),
         ROUNDING,
-    ).of(
         {
-            "as printed, on the ray": (printed, ON_RAY),
-            "as printed, off the ray": (printed, OFF_RAY),
-            "corrected": (corrected, OFF_RAY),
-            "outer factors exchanged": (swapped, OFF_RAY),
-            "expansion in words": (words, OFF_RAY),
-        }
+            "as printed, off the ray": off(printed),
+            "as printed, on the ray": off(printed, ON_RAY),
+            "corrected": off(corrected),
+            "expansion in words": off(words),
+            "corrected, outer factors exchanged": off(swapped),
+        },
     )
-    below = Quantity[Tensor](
+
+    def excess(a: Tensor) -> float:
+        return max(printed(a, L) / looped_loss(a, ROTATED, L) - 1 for L in depths)
+
+    below = measured(
         "largest printed formula / loss - 1",
-        lambda a: max(printed(a, L) / looped_loss(a, ROTATED, L) - 1 for L in depths),
         at_most(-1e-10, "tr M^2 < |M|_F^2 unless M is symmetric; 1e-10 is rounding"),
-    ).of({"off the ray": OFF_RAY, "on the ray": ON_RAY})
+        {"off the ray": excess(OFF_RAY), "on the ray": excess(ON_RAY)},
+    )
+    wrong, *right = against_last(gap)
     losses = [
         f"{looped_loss(diagonal, small, L):.4f} ({printed(diagonal, L, small):.4f})" for L in depths
     ]
     return Verdict(
-        printed=[gap.check("as printed, off the ray", unlike="outer factors exchanged")],
-        corrected=[
-            gap.check("corrected", unlike="outer factors exchanged"),
-            gap.check("expansion in words", unlike="as printed, off the ray"),
-            gap.check("as printed, on the ray", unlike="as printed, off the ray"),
-            below.check("off the ray", unlike="on the ray"),
-        ],
-        correction=Correction(
+        [wrong],
+        [*right, *against_last(below)],
+        Correction(
             r"L(A, 0) = \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L}",
             r"\begin{aligned} & L = \mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L "
             r"\Sigma^{*1/2}\right\|^2 \\ & \ge \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma "
@@ -305,23 +296,18 @@ def changed_covariance(scale: Scale) -> Verdict:
         spectrum = [Fraction(v) for v in values]
         return float(sum(theory.wishart.residual_eigenvalues(spectrum, ROTATED.n, 2 * loops)))
 
-    gap = Quantity[float](
-        "relative difference from the left side", lambda value: apart(value, left), ROUNDING
-    ).of(
+    sigma = ROTATED.covariance
+    gap = measured(
+        "relative difference from the left side",
+        ROUNDING,
         {
-            "the right side": right(OFF_RAY, ROTATED.covariance),
-            "the left side in words": words,
-            "covariance A^1/2 Sigma*^2 A^1/2": right(
-                OFF_RAY, ROTATED.covariance @ ROTATED.covariance
-            ),
-        }
+            "the right side": apart(right(OFF_RAY, sigma), left),
+            "the left side in words": apart(words, left),
+            "covariance A^1/2 Sigma*^2 A^1/2": apart(right(OFF_RAY, sigma @ sigma), left),
+        },
     )
-    control = "covariance A^1/2 Sigma*^2 A^1/2"
     return Verdict(
-        [
-            gap.check("the right side", unlike=control),
-            gap.check("the left side in words", unlike=control),
-        ],
+        against_last(gap),
         settings={"task": ROTATED, "loops": loops, "A": "symmetric, off the ray"},
         remarks=[
             "The text before the formula has a further factor Sigma^1/2 in the trace.",
