@@ -70,8 +70,10 @@ FORMULAS = [
             "delta without its root",
             "settings:accuracy",
             lambda right: lambda loops, n, d: right(loops, n, d) ** (2 * loops),
-            ("lemma4.2", "lemma4.3", "theorem4.4", "lemmaA.9", "equation26"),
+            ("lemma4.2", "lemma4.3"),
         ),
+        ("ten times delta", "settings:accuracy", times(10.0), ("theorem4.4", "lemmaA.9")),
+        ("half of delta", "settings:accuracy", times(0.5), ("equation26",)),
         (
             "A^T for A in Q",
             "settings:paper_weights",

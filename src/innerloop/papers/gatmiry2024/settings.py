@@ -138,6 +138,12 @@ def looped_loss(a: Float[Tensor, "d d"], task: LinearRegression, loops: int) -> 
     return transformer_loss(a.expand(loops, -1, -1), task)
 
 
+def least_loss(loops: int, n: int, d: int) -> float:
+    """Of all symmetric A, in exact fractions."""
+    best = theory.linear.optimal_gap(loops, n, d)
+    return float(theory.linear.long_prompt_risk(best, loops, n, d))
+
+
 def word_loss(
     task: LinearRegression, loops: int, *, symmetric: bool = False
 ) -> Callable[[Tensor], Tensor]:

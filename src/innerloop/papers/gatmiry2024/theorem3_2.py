@@ -24,6 +24,7 @@ from innerloop.papers.gatmiry2024.settings import (
     accuracy,
     against_last,
     identity,
+    least_loss,
     normal,
     power,
     symmetric,
@@ -54,9 +55,7 @@ class LongPrompt:
 
     def loss(self, n: int | None = None) -> float:
         """The least loss, at this prompt length or another."""
-        length = self.n if n is None else n
-        gap = theory.linear.optimal_gap(self.loops, length, self.d)
-        return float(theory.linear.long_prompt_risk(gap, self.loops, length, self.d))
+        return least_loss(self.loops, self.n if n is None else n, self.d)
 
     @property
     def loss_bound(self) -> float:
@@ -97,7 +96,7 @@ def free_minimum(n: int, loops: int, seed: int) -> Tensor:
     """Where descent over all A ends, in units of 1/sqrt(n) from Sigma*^-1, for Sigma* = SIGMA."""
     loss = word_loss(LinearRegression.with_inverse_prior(SIGMA, n), loops)
     outer = power(SIGMA, -0.5)
-    best = theory.linear.looped_optimum(loops, n, len(SIGMA)).risk
+    best = least_loss(loops, n, len(SIGMA))
 
     def point(vector: Tensor) -> Tensor:
         return outer @ (identity(len(SIGMA)) + vector.view(2, 2) / n**0.5) @ outer
@@ -123,15 +122,23 @@ def beyond(scale: Scale) -> list[Check]:
     longer = long_prompts(scale, 0.5)
     sharp = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
 
-    def loss(moment: Callable[[int, int], float]) -> float:
-        return max(abs(s.loss() * float(s.n) ** s.loops / moment(s.loops, s.d) - 1) for s in longer)
+    def loss(leading: Callable[[LongPrompt], float]) -> float:
+        return max(abs(s.loss() / leading(s) - 1) for s in longer)
+
+    def catalan(s: LongPrompt) -> float:
+        return math.comb(2 * s.loops, s.loops) / (s.loops + 1) * s.d ** (s.loops + 1)
 
     def gap(kappa: Callable[[int, int], float]) -> float:
         return max(abs(float(s.gap) * float(s.n) / kappa(s.loops, s.d) - 1) for s in longer)
 
     losses = {
-        "E tr Y^2L / n^L": loss(gaussian_moment),
-        "its highest power of d": loss(lambda L, d: math.comb(2 * L, L) // (L + 1) * d ** (L + 1)),
+        "E tr Y^2L / n^L": loss(lambda s: gaussian_moment(s.loops, s.d) / float(s.n) ** s.loops),
+        "E tr (S - I)^2L": loss(
+            lambda s: float(theory.linear.centred_moment(2 * s.loops, s.n, s.d))
+        ),
+        "the highest power of d in E tr Y^2L / n^L": loss(
+            lambda s: catalan(s) / float(s.n) ** s.loops
+        ),
     }
     gaps = {
         "kappa_L / n": gap(lambda L, d: float(theory.linear.gap_constant(L, d))),

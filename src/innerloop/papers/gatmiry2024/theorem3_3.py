@@ -21,6 +21,7 @@ from innerloop.papers.common import DTYPE
 from innerloop.papers.gatmiry2024.settings import (
     against_last,
     identity,
+    least_loss,
     symmetric,
     white,
     word_loss,
@@ -60,8 +61,7 @@ def printed_time(xi: float, loops: int) -> float:
 
 
 def corrected_time(xi: float, loops: int, n: int, d: int) -> float:
-    least = theory.linear.long_prompt_risk(theory.linear.optimal_gap(loops, n, d), loops, n, d)
-    rho = (float(least) / xi) ** (1 / (2 * loops))
+    rho = (least_loss(loops, n, d) / xi) ** (1 / (2 * loops))
     return (d / xi) ** ((loops - 1) / loops) / (4 * loops * (loops - 1) * (1 - rho) ** 2)
 
 
@@ -105,7 +105,7 @@ def converged_in_time(scale: Scale) -> tuple[list[Check], list[Check]]:
     cases = [(2, d) for d in sizes] + [(L, 10) for L in depths]
     long = [(L, d, shortest_prompt(xi, L, d), xi) for L, d in cases]
     short = [
-        (L, d, n, factor * theory.linear.looped_optimum(L, n, d).risk)
+        (L, d, n, factor * least_loss(L, n, d))
         for L, d, n in ((2, 5, 20), (3, 3, 50))
         for factor in (1.5, 10)
     ]

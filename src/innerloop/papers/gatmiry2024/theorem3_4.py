@@ -31,6 +31,7 @@ from innerloop.papers.gatmiry2024.settings import (
     accuracy,
     against_last,
     identity,
+    least_loss,
     normal,
     white,
     word_loss,
@@ -75,12 +76,11 @@ class Point:
 
 def ray_point(gap: Fraction, loops: int, n: int, d: int) -> Point:
     """A = (1 - gap) I, in exact fractions: the gradient is a multiple of I."""
-    best = theory.linear.optimal_gap(loops, n, d)
     slope = theory.linear.long_prompt_slope(gap, loops, n, d)
     return Point(
         float(theory.linear.long_prompt_risk(gap, loops, n, d)),
         float(slope**2 / d),
-        float(theory.linear.long_prompt_risk(best, loops, n, d)),
+        least_loss(loops, n, d),
         loops,
         d,
     )
@@ -96,7 +96,7 @@ def random_points(
         a = ((0.3, 1.0, 3.0)[seed % 3] * root @ root.mT / d).requires_grad_()
         value = loss_of(d, n, loops)(a)
         (gradient,) = torch.autograd.grad(value, a)
-        least = theory.linear.looped_optimum(loops, n, d).risk
+        least = least_loss(loops, n, d)
         points.append(Point(value.item(), gradient.square().sum().item(), least, loops, d))
     return points
 

@@ -106,7 +106,7 @@ def closeness(
     def used(cases: list[tuple[Tensor, float, LinearRegression, int]]) -> float:
         worst = 0.0
         for a, loss, task, loops in cases:
-            step = theory.linear.looped_optimum(loops, task.n, D).steps[0].item()
+            step = 1 - float(theory.linear.optimal_gap(loops, task.n, D))
             s = loss ** (1 / (2 * loops))
             if s < 1:
                 distance = order_distance(a, step, task.covariance)
