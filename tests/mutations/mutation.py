@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from innerloop.theory.wishart import TracePolynomial
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -63,6 +65,8 @@ def scaled(value: Any, factor: float) -> Any:
         return value * factor
     if isinstance(value, torch.Tensor):
         return value * factor if value.is_floating_point() else value
+    if isinstance(value, TracePolynomial):
+        return TracePolynomial({traces: scaled(c, factor) for traces, c in value.terms.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(scaled(v, factor) for v in value))
     if isinstance(value, list | tuple):
