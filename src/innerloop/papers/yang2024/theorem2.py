@@ -208,7 +208,7 @@ def bounded_labels(scale: Scale) -> Verdict:
         return Estimate.of((size > RADIUS * labels_69(made, delta, times)).double())
 
     law = Quantity(f"|z| of a share of {prompts} prompts", z_score, SAMPLING).of(
-        {"chi-squared with N degrees of freedom": n, "with N + 3": n + 3}
+        {"chi-squared with N degrees of freedom": n, "with N + 5": n + 5}
     )
     tail = Quantity("largest probability relative to delta", worst_tail, INEQUALITY).of(
         {
@@ -223,13 +223,13 @@ def bounded_labels(scale: Scale) -> Verdict:
         {
             "(69)": (drawn, 1.0),
             "(69), features a thousandth": (short, 1.0),
-            "(69), features a thousandth, half the deviation from N": (short, 0.5),
+            "(69), features a thousandth, 0.4 times the deviation from N": (short, 0.4),
         }
     )
     near_miss = list(bounds)[-1]
     return Verdict(
         [
-            law.check("chi-squared with N degrees of freedom", unlike="with N + 3"),
+            law.check("chi-squared with N degrees of freedom", unlike="with N + 5"),
             tail.check("(68)", unlike="(68) with 1.9 sqrt(N log(1/delta))"),
             tail.check("(68)", unlike="(68) with 1.8 log(1/delta)"),
             bounds.check("(69)", unlike=near_miss),
