@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure as Picture
 from torch import Tensor
 
@@ -133,18 +132,26 @@ def judge_figure2a(tables: Tables) -> Verdict:
     learned = measured(
         "final inference loss in domain relative to the distance of least squares from y*",
         RIDGE,
-        {name: (last("in domain", name) / of("least squares", name)).max() for name in (UNIT, *few.values())}
+        {
+            name: (last("in domain", name) / of("least squares", name)).max()
+            for name in (UNIT, *few.values())
+        }
         | {GAUSSIAN: (last("in domain", GAUSSIAN) / of("least squares", GAUSSIAN)).min()},
     )
     ratios = [
         outside / inside
         for name in (UNIT, GAUSSIAN)
-        for outside, inside in zip(curves("out of domain", name), curves("in domain", name), strict=True)
+        for outside, inside in zip(
+            curves("out of domain", name), curves("in domain", name), strict=True
+        )
     ]
     above = measured(
         "smallest ratio of the inference losses to that in domain",
         ABOVE,
-        {"N(1, 4 I), out of domain": min(map(np.min, ratios)), "N(0, I/4)": of("narrower", UNIT).max()},
+        {
+            "N(1, 4 I), out of domain": min(map(np.min, ratios)),
+            "N(0, I/4)": of("narrower", UNIT).max(),
+        },
     )
     falls = measured(
         "largest share of a loss above its infimum that is left",
@@ -153,7 +160,11 @@ def judge_figure2a(tables: Tables) -> Verdict:
             column: max(
                 ((c[-1] - low) / (c[0] - low))
                 for name in (UNIT, GAUSSIAN)
-                for c, low in zip(curves(column, name), of("infimum", name) * (column == "population loss"), strict=True)
+                for c, low in zip(
+                    curves(column, name),
+                    of("infimum", name) * (column == "population loss"),
+                    strict=True,
+                )
             )
             for column in ("population loss", "in domain", "out of domain")
         }
@@ -165,7 +176,10 @@ def judge_figure2a(tables: Tables) -> Verdict:
         return max(
             np.abs(2 * (loss - low) / inside - 1).max()
             for loss, inside, low in zip(
-                curves("population loss", UNIT), curves("in domain", UNIT), of(column, UNIT), strict=True
+                curves("population loss", UNIT),
+                curves("in domain", UNIT),
+                of(column, UNIT),
+                strict=True,
             )
         )
 
@@ -179,7 +193,9 @@ def judge_figure2a(tables: Tables) -> Verdict:
         SAMPLING,
         {
             "its expectation": max(
-                np.abs((of("sampled", UNIT) - last("out of domain", UNIT)) / of("standard error", UNIT))
+                np.abs(
+                    (of("sampled", UNIT) - last("out of domain", UNIT)) / of("standard error", UNIT)
+                )
             ),
             "that in domain": max(
                 np.abs((of("sampled", UNIT) - last("in domain", UNIT)) / of("standard error", UNIT))

@@ -87,7 +87,9 @@ def judge_figure3(tables: Tables) -> Verdict:
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
         """Of paired dictionaries, at N = n to that at the other."""
-        return Estimate.of(torch.tensor(np.log(table[column][here[n]] / table[column][here[other]])))
+        return Estimate.of(
+            torch.tensor(np.log(table[column][here[n]] / table[column][here[other]]))
+        )
 
     def mean(column: str, n: int) -> float:
         return float(table[column][here[n]].mean())
@@ -146,9 +148,7 @@ def judge_figure3(tables: Tables) -> Verdict:
         ],
         corrected=[
             at_m.check(f"N = {M}", unlike=f"N = {M + 1}"),
-            errors.check(
-                f"{slowest}, the least fall of all", unlike=f"N = m to {LAST - 10}"
-            ),
+            errors.check(f"{slowest}, the least fall of all", unlike=f"N = m to {LAST - 10}"),
             excess.check("over learned", unlike="over doubled penalty"),
             identity.check("in domain", unlike="out of domain"),
         ],

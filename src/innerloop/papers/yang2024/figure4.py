@@ -53,7 +53,9 @@ def draw_figure4(tables: Tables) -> Picture:
                             linewidth=0.9,
                             label=label if seed == 0 else None,
                         )
-        axes.axhline(floor.mean(), color="black", linewidth=0.8, linestyle=":", label="one head's floor")
+        axes.axhline(
+            floor.mean(), color="black", linewidth=0.8, linestyle=":", label="one head's floor"
+        )
         axes.set(xlabel="steps of Adam", yscale="log", title=f"{name}, N = {shown[0]}")
     picture.axes[0].set_ylabel(r"$L - L^*$")
     handles, labels = picture.axes[0].get_legend_handles_labels()
@@ -84,7 +86,10 @@ class Runs:
     def rises(self, heads: int, rate: float | None = None) -> list[float]:
         """The most by which the gap rises above one that training had reached before."""
         runs = self.gaps[UNIT, heads, rate or self.rate].values()
-        return [max(g / low for g, low in zip(gaps, accumulate(gaps, min), strict=True)) for gaps in runs]
+        return [
+            max(g / low for g, low in zip(gaps, accumulate(gaps, min), strict=True))
+            for gaps in runs
+        ]
 
     def over_floor(self, heads: int) -> float:
         """The lowest final gap of any start relative to the floor of one head."""
@@ -107,7 +112,9 @@ def judge_figure4(tables: Tables) -> Verdict:
             at_least(log, WHY_FAR) if stops else at_most(log, WHY_FAR),
             {
                 f"H = {below} < N": mean_log(runs.shares(below)),
-                f"H = {slowest}, the most left with N heads or more": mean_log(runs.shares(slowest)),
+                f"H = {slowest}, the most left with N heads or more": mean_log(
+                    runs.shares(slowest)
+                ),
                 "H = 1": mean_log(runs.shares(1)),
                 f"H = {below}, Gaussian tokens": mean_log(runs.shares(below, GAUSSIAN)),
             },
@@ -177,7 +184,7 @@ def judge_figure4(tables: Tables) -> Verdict:
 def figure4(scale: Scale) -> Numbers:
     recipe = recipe_4(scale)
     counts, gaussian, steps_of_many = scale.pick(
-        smoke=([1, 8, 10, 20, 400], [8], 150),
+        smoke=([1, 8, 10, 400], [8], 300),
         quick=([1, 2, 5, 8, 10, 20, 40, 400], [5, 8, 10], 300),
         paper=([1, 5, 10, 20, 30, 40, 50, 150, 400], [5, 20, 30, 50], recipe.steps),
     )
@@ -193,7 +200,16 @@ def figure4(scale: Scale) -> Numbers:
             steps = steps_of_many if heads == many else recipe.steps
             history = adam(made, recipe, every=max(steps // 600, 1), rate=rate, steps=steps)
             for step, loss in zip(history["step"], history["loss"], strict=True):
-                row = (tokens, heads, rate, seed, step, loss - made.risk.infimum, floor, made.task.shown)
+                row = (
+                    tokens,
+                    heads,
+                    rate,
+                    seed,
+                    step,
+                    loss - made.risk.infimum,
+                    floor,
+                    made.task.shown,
+                )
                 for key, value in zip(COLUMNS, row, strict=True):
                     rows.setdefault(key, []).append(value)
     return Numbers(

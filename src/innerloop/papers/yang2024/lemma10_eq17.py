@@ -49,7 +49,9 @@ class Point:
             heads = (v[: made.task.shown] @ queries @ v.mT).softmax(1)
             return made.risk.gap((self.gamma * weights[:, None] * heads).sum(0))
 
-        return norm(torch.autograd.functional.hessian(gap, torch.cat([q.flatten(), alpha.flatten()])))
+        return norm(
+            torch.autograd.functional.hessian(gap, torch.cat([q.flatten(), alpha.flatten()]))
+        )
 
     def appendix(self, last: float) -> float:
         """L of Eq. 61, with this factor before its last bracket."""

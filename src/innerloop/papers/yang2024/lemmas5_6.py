@@ -60,7 +60,10 @@ def library_losses(start: Instance, random: Instance, prompt: Prompt) -> Cases:
     exact, is_ = start.objective, Notation(random)
     sampled = SampledHalfLoss(start.task, len(prompt)).loss(random.model, prompt).item()
     pairs: dict[str, tuple[float, float]] = {
-        "the exact loss and (75)": (exact.loss(random.model).item(), loss_75(start, random.attention())),
+        "the exact loss and (75)": (
+            exact.loss(random.model).item(),
+            loss_75(start, random.attention()),
+        ),
         "the exact gap and (36)": (exact.gap(random.model).item(), is_.gap),
         "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, is_.a)),
         "the loss on prompts and (9)": (sampled, squared_errors(random, prompt).mean().item()),

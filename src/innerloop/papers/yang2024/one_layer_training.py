@@ -112,7 +112,7 @@ def recipe_2a(scale: Scale) -> Recipe:
 
 def recipe_4(scale: Scale) -> Recipe:
     return scale.pick(
-        smoke=Recipe(Sizes(20, 8, 10, 40, 0.01), 800, QUICK_RATE, 3),
+        smoke=Recipe(Sizes(20, 8, 10, 40, 0.01), 600, QUICK_RATE, 3),
         quick=Recipe(Sizes(20, 8, 10, 40, 0.01), 1500, QUICK_RATE, 4),
         paper=Recipe(FULL.with_heads(0), 600 * EPOCH, PRINTED_RATE, 3),
     )

@@ -112,7 +112,10 @@ def rate_against_heads(scale: Scale) -> Verdict:
         }
     )
     halves = [
-        (part(made, heads=h), made.with_weights(made.model.w.detach()[h : 2 * h], made.model.q[h : 2 * h]))
+        (
+            part(made, heads=h),
+            made.with_weights(made.model.w.detach()[h : 2 * h], made.model.q[h : 2 * h]),
+        )
         for made in many
         for h in HEADS[:-1]
     ] + [(part(made, heads=16), part(made, heads=16)) for made in many]
@@ -171,7 +174,8 @@ def rate_against_tokens(scale: Scale) -> Verdict:
     large = [instance(replace(SMALL, tokens=TOKENS[-1]), seed) for seed in range(starts)]
     rates = {k: [certified_rate(part(made, tokens=k)) for made in large] for k in TOKENS}
     more_heads = [
-        certified_rate(part(made, tokens=TOKENS[0])) / certified_rate(part(made, heads=8, tokens=TOKENS[0]))
+        certified_rate(part(made, tokens=TOKENS[0]))
+        / certified_rate(part(made, heads=8, tokens=TOKENS[0]))
         for made in large
     ]
     cases = Quantity[list[float]](

@@ -63,9 +63,9 @@ def best_prediction(scale: Scale) -> Verdict:
             for factor in torch.logspace(-1, 1, 41).tolist()
         )
 
-    rivals = Quantity("lowest relative change of the loss over 41 penalties", least_rival, NO_RIVAL).of(
-        {"around m tau": M, "around N tau": None}
-    )
+    rivals = Quantity(
+        "lowest relative change of the loss over 41 penalties", least_rival, NO_RIVAL
+    ).of({"around m tau": M, "around N tau": None})
 
     def identity_error(sign: int) -> float:
         """Of E (1/K) |y* - y^best|^2 = 2 (L(y^best) - L(y*)), or with both in each other's place."""
@@ -138,12 +138,21 @@ def under_and_overfitting(scale: Scale) -> Verdict:
     }
     fit = measured(
         "relative change of the loss with another penalty",
-        at_most(-1e-12, "a penalty that is wrong in this direction can be bettered; 1e-12 rounding"),
+        at_most(
+            -1e-12, "a penalty that is wrong in this direction can be bettered; 1e-12 rounding"
+        ),
         corrected_by,
     )
-    minimum = measured("relative change of the loss with another penalty", NO_RIVAL, corrected_by | {
-        "N = 5, N tau moved towards m tau": relative_loss(fewer, 1.1 * (M - 1) * TAU, (M - 1) * TAU)
-    })
+    minimum = measured(
+        "relative change of the loss with another penalty",
+        NO_RIVAL,
+        corrected_by
+        | {
+            "N = 5, N tau moved towards m tau": relative_loss(
+                fewer, 1.1 * (M - 1) * TAU, (M - 1) * TAU
+            )
+        },
+    )
     size = measured(
         "largest |lambda| / |lambda_tau| over the prompts",
         at_most(1.0, "shorter means a ratio of at most 1"),

@@ -94,7 +94,9 @@ def orthonormal(sizes: Sizes) -> Instance:
     made = instance(sizes, 0)
     rotation = torch.linalg.qr(normal(sizes.tokens, sizes.tokens, seed=3)).Q
     task = DictionaryRegression(rotation, made.task.features, sizes.shown, sizes.tau)
-    return Instance(task, DictionaryAttention.gaussian(1, sizes.tokens, sizes.tokens, generator=generator(0)))
+    return Instance(
+        task, DictionaryAttention.gaussian(1, sizes.tokens, sizes.tokens, generator=generator(0))
+    )
 
 
 def trained_gap(heads: int, seed: int, steps: int) -> float:
@@ -147,7 +149,8 @@ def one_head(scale: Scale) -> Verdict:
             "one head, trained": min(single) / floor,
             "one head, the best softmaxes on orthonormal tokens": attained,
             "one head, the best softmaxes, 1.01 times the floor": attained / 1.01,
-            "four heads, trained": min(trained_gap(4, seed, steps) for seed in range(starts)) / floor,
+            "four heads, trained": min(trained_gap(4, seed, steps) for seed in range(starts))
+            / floor,
         }
     )
     return Verdict(

@@ -23,7 +23,15 @@ from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemma10_eq17 import Point, printed_main_text
 from innerloop.papers.yang2024.lemmas7_to_9 import gradients
 from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, Sizes, instance, normal, one_hot
+from innerloop.papers.yang2024.settings import (
+    SMALL,
+    TINY,
+    Instance,
+    Sizes,
+    instance,
+    normal,
+    one_hot,
+)
 
 SEEDS = 20
 """Starts among which the one with the largest certified rate is taken, before any training."""
@@ -78,7 +86,9 @@ def follow(made: Instance, steps: int, rates: Certified) -> dict[str, list[float
             ),
         },
     )
-    last = next((t for t, g in enumerate(history["gap"]) if g < ROUNDING_OF_GAPS * first), steps + 1)
+    last = next(
+        (t for t, g in enumerate(history["gap"]) if g < ROUNDING_OF_GAPS * first), steps + 1
+    )
     return {name: history[name][:last] for name in ("step", "gap", "zeta", "alpha")}
 
 
@@ -116,7 +126,9 @@ def library_constants(made: Instance) -> Cases:
         "gamma and (15) with K for K^(3/2)": (ours.least_gamma, gamma * is_.k**-0.25),
     }
     return Quantity[tuple[float, float]](
-        "relative distance of the library's constants", lambda pair: abs(pair[0] / pair[1] - 1), ROUNDING
+        "relative distance of the library's constants",
+        lambda pair: abs(pair[0] / pair[1] - 1),
+        ROUNDING,
     ).of(pairs)
 
 

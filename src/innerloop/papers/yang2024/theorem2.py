@@ -127,17 +127,24 @@ def inference(scale: Scale) -> Verdict:
         steps = steps_21(made, rates)
         shown = made.task.features[: made.task.shown]
         library = theory.softmax.iterations(
-            constants, rates.decrease, precision=PRECISION, failure=FAILURE, radius=RADIUS,
-            tau=made.task.tau, features=shown,
+            constants,
+            rates.decrease,
+            precision=PRECISION,
+            failure=FAILURE,
+            radius=RADIUS,
+            tau=made.task.tau,
+            features=shown,
         )
         ours[name] = (library, steps)
         ours[f"{name}, (21) without B^2"] = (
-            library, steps - 2 * math.log(RADIUS) / -math.log1p(-rates.decrease)
+            library,
+            steps - 2 * math.log(RADIUS) / -math.log1p(-rates.decrease),
         )
         late = late_shares(made, rates, math.ceil(steps), prompts)
         shares |= {f"{name}, {when}": value for when, value in late.items()}
     counted = Quantity[tuple[int, float]](
-        "distance of the library's T from (21)", lambda pair: abs(pair[0] - pair[1]),
+        "distance of the library's T from (21)",
+        lambda pair: abs(pair[0] - pair[1]),
         at_most(1, "the next whole number"),
     ).of(ours)
     within = Quantity[Estimate](
@@ -198,8 +205,7 @@ def bounded_labels(scale: Scale) -> Verdict:
         """The largest P / delta of (68), with these numbers for its two twos."""
         cases = [(n, s) for n in (1, 2, 12, 100, 100_000) for s in (0.01, 0.1, 1, 3, 10, 40, 300)]
         return max(
-            chi2.sf(n + twos[0] * math.sqrt(n * s) + twos[1] * s, n) * math.exp(s)
-            for n, s in cases
+            chi2.sf(n + twos[0] * math.sqrt(n * s) + twos[1] * s, n) * math.exp(s) for n, s in cases
         )
 
     def share(case: tuple[Instance, float]) -> Estimate:
