@@ -16,17 +16,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import count
+from itertools import count, pairwise
 
 import torch
 from torch import Tensor, nn
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.models import DictionaryAttention, DictionaryEncoder
+from innerloop.models import DictionaryEncoder
 from innerloop.papers.common import generator
 from innerloop.papers.verdict import Scale
 from innerloop.papers.yang2024.half_loss import SampledHalfLoss
+from innerloop.papers.yang2024.notation import Notation
 from innerloop.papers.yang2024.settings import OUT_OF_DOMAIN, Instance, Sizes, instance
 from innerloop.prompt import Prompt
 from innerloop.tasks import (
@@ -38,9 +39,7 @@ from innerloop.tasks import (
 from innerloop.training import History, train
 
 DOMAINS = {"in domain": GaussianCoefficients(), "out of domain": OUT_OF_DOMAIN}
-TRAINING_SET = 10_000
-TEST_PROMPTS = 200
-PRINTED_RATE = 1e-4
+TRAINING_SET, TEST_PROMPTS, PRINTED_RATE = 10_000, 200, 1e-4
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Plan:
             "sizes": f"{self.sizes.with_heads(0)}: {self.reduction}",
             "encoder": f"4 layers, d_model = {self.width}, d_ff = {self.hidden}, float32",
             "optimizer": f"Adam, learning rate {self.rate}, batches of {self.batch}",
-            "training set": f"{TRAINING_SET} functions, fresh noise",
             "starts": self.seeds,
         }
 
@@ -81,32 +79,28 @@ class Plan:
         rate = "" if self.rate == PRINTED_RATE else f", where {PRINTED_RATE:g} is printed"
         return (
             f"Sizes are {self.reduction}, d_model = {self.width}, and Adam has the learning rate "
-            f"{self.rate:g}{rate}."
+            f"{self.rate:g}{rate}. The paper leaves open tau (0.01 here), how labels enter the "
+            "encoder and what an iteration is."
         )
 
 
 def plan(scale: Scale) -> Plan:
     tenth = Sizes(10, 2, 3, 20, 0.01, 8)
     small = partial(Plan, tenth, 32, 64, 32, 3e-3, reduction="a tenth of the paper's")
+    printed = Sizes(100, 20, 30, 200, 0.01, 8)
+    full = partial(Plan, printed, 256, 512, 256, PRINTED_RATE, reduction="the paper's")
     return scale.pick(
         smoke=small(150, 150, (1, 16), seeds=2, prompts=2000),
         quick=small(400, 400, (1, 4, 8, 32), seeds=3, prompts=4000),
-        paper=Plan(
-            *(Sizes(100, 20, 30, 200, 0.01, 8), 256, 512, 256, PRINTED_RATE, 200 * 39, 35 * 39),
-            heads=(1, 2, 4, 8, 16, 32, 64),
-            seeds=1,
-            prompts=2000,
-            reduction="the paper's",
-        ),
+        paper=full(200 * 39, 35 * 39, (1, 2, 4, 8, 16, 32, 64), seeds=1, prompts=2000),
     )
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The task of a plan with its exact risk."""
+    """The task of a plan: the one-layer transformer with one head on it, at its start."""
 
     made: Instance
-    """With one head, at its start."""
     seed: int
 
     @property
@@ -118,26 +112,21 @@ class Dictionary:
         """Below which the gap of a one-layer transformer with one head cannot come."""
         return theory.softmax.one_head_floor(self.made.risk)
 
-    @property
-    def start(self) -> float:
-        """The gap at w = 0."""
-        return self.made.objective.gap(self.made.model).item()
+    @cached_property
+    def ridge(self) -> Tensor:
+        """y* of (22), by ridge regression on the features."""
+        penalty = self.task.features.shape[1] * self.task.tau
+        return theory.softmax.ridge_matrix(self.task.features, self.task.shown, penalty)
 
     def with_coefficients(self, coefficients: Coefficients) -> DictionaryRegression:
         """The same tokens in single precision, with other functions."""
         tokens, features = self.task.tokens.float(), self.task.features.float()
         return replace(self.task, tokens=tokens, features=features, coefficients=coefficients)
 
-    def ridge(self) -> Tensor:
-        """y* of (22), by ridge regression on the features."""
-        task = self.task
-        penalty = task.features.shape[1] * task.tau
-        return theory.softmax.ridge_matrix(task.features, task.shown, penalty)
-
     def squared_errors(self, model: nn.Module, prompt: Prompt) -> Tensor:
         """(1/K) |prediction - y*|^2 of every prompt: the paper's inference loss."""
         with torch.no_grad():
-            return (model(prompt).double() - prompt.y.double() @ self.ridge()).square().mean(1)
+            return (model(prompt).double() - prompt.y.double() @ self.ridge).square().mean(1)
 
     def inference(self, model: nn.Module, coefficients: Coefficients, prompts: int) -> Estimate:
         """The inference loss over fresh prompts, in parts that fit into memory."""
@@ -148,14 +137,13 @@ class Dictionary:
         ]
         return Estimate.of(torch.cat(parts))
 
-    def one_layer(self, heads: int, steps: int) -> Instance:
-        """The one-layer transformer, trained on the exact loss of the same dictionary."""
-        tokens, d = self.task.tokens.shape
-        model = DictionaryAttention.gaussian(heads, d, tokens, generator=generator(self.seed))
-        optimizer = torch.optim.Adam(model.parameters(), 2e-2)
-        objective = self.made.objective
-        train(model, objective, optimizer, steps=steps, generator=generator(0), every=steps)
-        return Instance(self.task, model)
+    def copying(self, coefficients: Coefficients) -> float:
+        """Inference loss of a learner that repeats the shown labels and answers 0 otherwise."""
+        task, moment = self.task, coefficients.second_moment(self.task.features.shape[1])
+        copied = self.ridge.clone()
+        copied[:, task.shown :] = 0
+        risk = theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
+        return risk.distance(copied, self.ridge).item()
 
 
 @cache
@@ -166,7 +154,7 @@ def dictionary(chosen: Plan) -> Dictionary:
     give, and depends on no training.
     """
     made = (Dictionary(instance(chosen.sizes.with_heads(1), seed), seed) for seed in count())
-    return next(d for d in made if d.one_head_floor >= d.start / 10)
+    return next(d for d in made if d.one_head_floor >= Notation(d.made).gap / 10)
 
 
 def encoder(chosen: Plan, heads: int, seed: int) -> DictionaryEncoder:
@@ -224,17 +212,20 @@ def step_seconds(chosen: Plan, heads: Sequence[int], rounds: int) -> list[float]
 
     A few steps of each in turn, round after round, so that a busy moment of the machine is shared.
     """
-    goal = objective(chosen)
+    goal, shortest = objective(chosen), [float("inf")] * len(heads)
     models = [encoder(chosen, h, 0) for h in heads]
-    times: list[list[float]] = [[] for _ in heads]
     for _ in range(rounds):
-        for model, measured in zip(models, times, strict=True):
+        for index, model in enumerate(models):
             ends: list[float] = []
-
-            def watch(step: int, loss: float, ends: list[float] = ends) -> None:
-                ends.append(time.process_time())
-
-            optimizer = adam(chosen, model)
-            train(model, goal, optimizer, steps=3, generator=generator(7), every=3, watch=watch)
-            measured.extend(after - before for before, after in zip(ends, ends[1:], strict=False))
-    return [min(measured) for measured in times]
+            train(
+                model,
+                goal,
+                adam(chosen, model),
+                steps=3,
+                generator=generator(7),
+                every=3,
+                watch=lambda step, loss, ends=ends: ends.append(time.process_time()),
+            )
+            times = [after - before for before, after in pairwise(ends)]
+            shortest[index] = min(shortest[index], *times)
+    return shortest

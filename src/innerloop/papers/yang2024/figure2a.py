@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -13,8 +14,8 @@ from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.papers.common import generator
 from innerloop.papers.plots import history_table, plot_runs
-from innerloop.papers.quantity import SAMPLING, at_least, at_most, measured
-from innerloop.papers.registry import Numbers, Table, Tables, figure
+from innerloop.papers.quantity import SAMPLING, Cases, Tolerance, at_least, at_most, measured
+from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import infimum, loss_75
 from innerloop.papers.yang2024.notation import Notation
@@ -31,8 +32,9 @@ from innerloop.papers.yang2024.settings import OUT_OF_DOMAIN, Instance
 from innerloop.tasks import GaussianCoefficients
 from innerloop.training import History
 
-FEW_HEADS = "with a third of N heads"
+FEW = ", N/3 heads"
 TEST_PROMPTS = 200
+LOSSES = ("population loss", "in domain", "out of domain")
 RIDGE = at_most(
     1.0, "ridge regression is learned: nearer to it than least squares without penalty is"
 )
@@ -42,6 +44,7 @@ ABOVE = at_least(
     "of a predictor linear in the labels is linear in both",
 )
 SUBTRACTED = at_most(1e-6, "float64: the difference of two losses of order 1, down to 1e-5")
+HALF = at_most(0.5, "descending: more than half is gone")
 
 
 def ridge(made: Instance, penalty: float) -> Tensor:
@@ -51,27 +54,18 @@ def ridge(made: Instance, penalty: float) -> Tensor:
 
 def inference(made: Instance, coefficients: GaussianCoefficients, model: object = None) -> float:
     """E (1/K) |prediction - y*|^2, exactly."""
-    task, m = made.task, made.task.features.shape[1]
-    moment = coefficients.second_moment(m)
+    task, is_ = made.task, Notation(made)
+    moment = coefficients.second_moment(is_.m)
     risk = theory.softmax.DictionaryRisk.of(task.features, task.shown, task.tau, moment)
-    return risk.distance(made.attention(), ridge(made, m * task.tau)).item()
+    return risk.distance(made.attention(), ridge(made, is_.noise)).item()
 
 
-def sampled_inference(made: Instance, coefficients: GaussianCoefficients) -> Estimate:
-    """The same on as many prompts as in the paper."""
-    error = made.attention() - ridge(made, made.task.features.shape[1] * made.task.tau)
-    prompt = replace(made.task, coefficients=coefficients).sample(
-        TEST_PROMPTS, generator=generator(3)
-    )
-    return Estimate.of((prompt.y @ error).square().mean(1))
-
-
-def run(recipe: Recipe, heads: int, tokens: str, seed: int, every: int) -> tuple[Instance, History]:
+def run(recipe: Recipe, heads: int, tokens: str, seed: int) -> tuple[Instance, History]:
     made = recipe.made(heads, tokens, seed)
     history = adam(
         made,
         recipe,
-        every=every,
+        every=recipe.steps // 40,
         objective=recipe.sampled(made) if recipe.rate == PRINTED_RATE else None,
         metrics={
             "population loss": lambda model: loss_75(made, made.attention()),
@@ -82,30 +76,40 @@ def run(recipe: Recipe, heads: int, tokens: str, seed: int, every: int) -> tuple
     return made, history
 
 
-def row_of(made: Instance, history: History) -> dict[str, float]:
-    """What a run is compared with, and its loss out of domain on prompts."""
-    is_, plain = Notation(made), ridge(made, 0.0)
-    sampled = sampled_inference(made, OUT_OF_DOMAIN)
-    narrow = inference(made, GaussianCoefficients(std=0.5))
+def summary(made: Instance, history: History) -> dict[str, float]:
+    """What is judged of a run; every number is compared with a bound."""
+    is_ = Notation(made)
+    loss, inside, outside = (np.asarray(history[name]) for name in LOSSES)
+    plain = made.risk.distance(ridge(made, 0.0), ridge(made, is_.noise)).item()
+    low, printed = infimum(made, is_.k), infimum(made, is_.n)
+    error = made.attention() - ridge(made, is_.noise)
+    prompt = replace(made.task, coefficients=OUT_OF_DOMAIN).sample(
+        TEST_PROMPTS, generator=generator(3)
+    )
+    sampled = Estimate.of((prompt.y @ error).square().mean(1))
     return {
-        "infimum": infimum(made, is_.k),
-        "printed infimum": infimum(made, is_.n),
-        "least squares": made.risk.distance(plain, ridge(made, is_.noise)).item(),
-        "narrower": narrow / history["in domain"][-1],
-        "sampled": sampled.mean,
-        "standard error": sampled.standard_error,
+        "infimum": low,
+        "to least squares": inside[-1] / plain,
+        "population loss left": (loss[-1] - low) / (loss[0] - low),
+        "in domain left": inside[-1] / inside[0],
+        "out of domain left": outside[-1] / outside[0],
+        "N(1, 4 I), out of domain": (outside / inside).min(),
+        "N(0, I/4)": inference(made, GaussianCoefficients(std=0.5)) / inside[-1],
+        "L*": np.abs(2 * (loss - low) / inside - 1).max(),
+        "L* of Lemma 5 as printed": np.abs(2 * (loss - printed) / inside - 1).max(),
+        "its expectation": abs(sampled.z(outside[-1])),
+        "that in domain": abs(sampled.z(inside[-1])),
     }
 
 
 def draw_figure2a(tables: Tables) -> Picture:
-    table, infima = tables["training"], tables["runs"]["infimum"]
+    table, infima = tables["training"], np.asarray(tables["runs"]["infimum"], dtype=float)
     picture = Picture(figsize=(9.2, 3.6))
     for axes, name in zip(picture.subplots(1, 2), (UNIT, GAUSSIAN), strict=True):
         plot_runs(axes, table, name, "out of domain", "#009E73", "inference, out of domain")
         plot_runs(axes, table, name, "in domain", "#D55E00", "inference, in domain")
         plot_runs(axes, table, name, "population loss", "#0072B2", "training loss")
-        mean = float(np.mean(np.asarray(infima, dtype=float)))
-        axes.axhline(mean, color="black", linewidth=0.8, linestyle=":", label=r"infimum $L^*$")
+        axes.axhline(infima.mean(), color="black", linewidth=0.8, linestyle=":", label="infimum")
         axes.set(title=name, xlabel="steps of Adam", yscale="log", ylim=(5e-5, 200))
     picture.axes[0].set_ylabel("loss")
     picture.axes[0].legend()
@@ -113,101 +117,49 @@ def draw_figure2a(tables: Tables) -> Picture:
 
 
 def judge_figure2a(tables: Tables) -> Verdict:
-    training = tables["training"]
-    kinds = np.asarray(tables["runs"]["training"])
-    rows = {k: np.asarray(v) for k, v in tables["runs"].items() if k != "training"}
-    names, seeds = np.asarray(training["training"]), np.asarray(training["seed"])
+    runs = tables["runs"]
+    names = np.asarray(runs["training"])
 
-    def curves(column: str, name: str) -> list[np.ndarray]:
-        values = np.asarray(training[column], dtype=float)
-        return [values[(names == name) & (seeds == s)] for s in np.unique(seeds[names == name])]
+    def values(column: str, *kinds: str) -> np.ndarray:
+        return np.asarray(runs[column], dtype=float)[np.isin(names, kinds or (UNIT, GAUSSIAN))]
 
-    def last(column: str, name: str) -> np.ndarray:
-        return np.asarray([curve[-1] for curve in curves(column, name)])
+    def worst(
+        name: str, tolerance: Tolerance, *columns: str, of: Callable[..., float] = np.max
+    ) -> Cases:
+        return measured(name, tolerance, {c: of(values(c, UNIT)) for c in columns})
 
-    def of(column: str, name: str) -> np.ndarray:
-        return rows[column][kinds == name].astype(float)
-
-    few = {name: f"{name}, {FEW_HEADS}" for name in (UNIT, GAUSSIAN)}
     learned = measured(
         "final inference loss in domain relative to the distance of least squares from y*",
         RIDGE,
         {
-            name: (last("in domain", name) / of("least squares", name)).max()
-            for name in (UNIT, *few.values())
+            name: values("to least squares", name).max()
+            for name in (UNIT, UNIT + FEW, GAUSSIAN + FEW)
         }
-        | {GAUSSIAN: (last("in domain", GAUSSIAN) / of("least squares", GAUSSIAN)).min()},
-    )
-    ratios = [
-        outside / inside
-        for name in (UNIT, GAUSSIAN)
-        for outside, inside in zip(
-            curves("out of domain", name), curves("in domain", name), strict=True
-        )
-    ]
-    above = measured(
-        "smallest ratio of the inference losses to that in domain",
-        ABOVE,
-        {
-            "N(1, 4 I), out of domain": min(map(np.min, ratios)),
-            "N(0, I/4)": of("narrower", UNIT).max(),
-        },
+        | {GAUSSIAN: values("to least squares", GAUSSIAN).min()},
     )
     falls = measured(
-        "largest share of a loss above its infimum that is left",
-        at_most(0.5, "descending: more than half is gone"),
-        {
-            column: max(
-                ((c[-1] - low) / (c[0] - low))
-                for name in (UNIT, GAUSSIAN)
-                for c, low in zip(
-                    curves(column, name),
-                    of("infimum", name) * (column == "population loss"),
-                    strict=True,
-                )
-            )
-            for column in ("population loss", "in domain", "out of domain")
-        }
-        | {"a loss at its start": 1.0},
+        "largest share of what a loss has above its infimum that is left",
+        HALF,
+        {name: values(f"{name} left").max() for name in LOSSES} | {"a loss at its start": 1.0},
     )
-
-    def identity(column: str) -> float:
-        """Of: inference loss in domain = 2 (training loss - infimum), while it is above 1e-4."""
-        return max(
-            np.abs(2 * (loss - low) / inside - 1).max()
-            for loss, inside, low in zip(
-                curves("population loss", UNIT),
-                curves("in domain", UNIT),
-                of(column, UNIT),
-                strict=True,
-            )
-        )
-
-    together = measured(
-        "largest relative error of: in domain is twice the training loss above L*",
-        SUBTRACTED,
-        {"L*": identity("infimum"), "L* of Lemma 5 as printed": identity("printed infimum")},
+    above = measured(
+        "smallest ratio of the inference loss to that in domain",
+        ABOVE,
+        {name: values(name).min() for name in ("N(1, 4 I), out of domain", "N(0, I/4)")},
     )
-    z = measured(
+    twice = "largest relative error of: in domain is twice the training loss above L*"
+    together = worst(twice, SUBTRACTED, "L*", "L* of Lemma 5 as printed")
+    z = worst(
         f"largest |z| of the out-of-domain loss on {TEST_PROMPTS} prompts",
         SAMPLING,
-        {
-            "its expectation": max(
-                np.abs(
-                    (of("sampled", UNIT) - last("out of domain", UNIT)) / of("standard error", UNIT)
-                )
-            ),
-            "that in domain": max(
-                np.abs((of("sampled", UNIT) - last("in domain", UNIT)) / of("standard error", UNIT))
-            ),
-        },
+        "its expectation",
+        "that in domain",
     )
-    stuck, first = last("in domain", GAUSSIAN).mean(), curves("in domain", GAUSSIAN)[0][0]
     return Verdict(
-        printed=[learned.check(GAUSSIAN, unlike=few[GAUSSIAN])],
+        printed=[learned.check(GAUSSIAN, unlike=GAUSSIAN + FEW)],
         corrected=[
-            learned.check(UNIT, unlike=few[UNIT]),
-            *(falls.check(c, unlike="a loss at its start") for c in list(falls)[:-1]),
+            learned.check(UNIT, unlike=UNIT + FEW),
+            *(falls.check(name, unlike="a loss at its start") for name in LOSSES),
             above.check("N(1, 4 I), out of domain", unlike="N(0, I/4)"),
             together.check("L*", unlike="L* of Lemma 5 as printed"),
             z.check("its expectation", unlike="that in domain"),
@@ -220,16 +172,10 @@ def judge_figure2a(tables: Tables) -> Verdict:
             "token and Q hardly moves: all three curves fall, and stop. With the tokens of norm 1 "
             "of section 2, the logits are of order 1 and training goes on to ridge regression.",
             kind=Kind.SENTENCE,
-            counterexample=f"With Gaussian tokens the inference loss is left at {stuck:.2g}, of "
-            f"{first:.1f} at the start, and least squares without any penalty is "
-            f"{learned[GAUSSIAN]:.1f} times nearer to y* at least; with tokens of norm 1 it is left "
-            f"at {last('in domain', UNIT).mean():.1g}.",
+            counterexample="With Gaussian tokens least squares without any penalty stays "
+            f"{learned[GAUSSIAN]:.1f} times nearer to y* at least, in mean square; with tokens of "
+            f"norm 1 the prediction comes nearer, {learned[UNIT]:.2g} of that distance.",
         ),
-        settings={
-            "out of domain / in domain": f"{min(map(np.min, ratios)):.2f} to "
-            f"{max(map(np.max, ratios)):.2f}; E|lambda|^2 is 5 times as large, and from 4 to m + 4 "
-            "is possible",
-        },
     )
 
 
@@ -243,19 +189,19 @@ def judge_figure2a(tables: Tables) -> Verdict:
 )
 def figure2a(scale: Scale) -> Numbers:
     recipe = recipe_2a(scale)
-    few, every = recipe.sizes.shown // 3, recipe.steps // 40
+    heads, few = recipe.sizes.heads, recipe.sizes.shown // 3
     histories: dict[str, list[tuple[int, History]]] = {}
     rows: dict[str, list[float | int | str]] = {}
-    for tokens in (UNIT, GAUSSIAN):
-        for heads, name in ((recipe.sizes.heads, tokens), (few, f"{tokens}, {FEW_HEADS}")):
-            for seed in range(recipe.seeds if heads != few else 1):
-                made, history = run(recipe, heads, tokens, seed, every)
-                histories.setdefault(name, []).append((seed, history))
-                for key, value in {"training": name, **row_of(made, history)}.items():
-                    rows.setdefault(key, []).append(value)
-    table: Table = history_table(histories)
+    runs = [(tokens, heads, tokens, s) for tokens in (UNIT, GAUSSIAN) for s in range(recipe.seeds)]
+    runs += [(tokens, few, tokens + FEW, 0) for tokens in (UNIT, GAUSSIAN)]
+    for tokens, count, name, seed in runs:
+        made, history = run(recipe, count, tokens, seed)
+        histories.setdefault(name, []).append((seed, history))
+        for key, value in (summary(made, history) | {"seed": seed}).items():
+            rows.setdefault(key, []).append(value)
+        rows.setdefault("training", []).append(name)
     return Numbers(
-        {"training": table, "runs": rows},
+        {"training": history_table(histories), "runs": rows},
         "Means of several dictionaries and starts, their range shaded. The inference loss in "
         "domain is twice what the training loss has above its infimum, an identity, so the curves "
         "must descend together; the training loss itself stops at the infimum. With tokens of norm "

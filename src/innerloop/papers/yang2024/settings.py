@@ -14,7 +14,8 @@ from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import at_most
+from innerloop.papers.quantity import Cases, at_most
+from innerloop.papers.verdict import Check
 from innerloop.papers.yang2024.half_loss import ExactHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import History, train
@@ -71,6 +72,11 @@ def tensor(*values: Any) -> Tensor:
 def mean_log(ratios: list[float]) -> Estimate:
     """The mean logarithm of ratios that are independent of each other, with its error."""
     return Estimate.of(tensor(*ratios).log())
+
+
+def against(cases: Cases, near_miss: str) -> list[Check]:
+    """Every other case must pass, and this one must not."""
+    return [cases.check(case, unlike=near_miss) for case in cases if case != near_miss]
 
 
 @dataclass(frozen=True)
