@@ -166,7 +166,8 @@ MUTATIONS = [
         ids("figure4", "one-head"),
     ),
     # What the claims have typed in.
-    Mutation("(14) 1% off", f"{NOTATION}.zeta", by(1.01), ids("theorem1", "eq49")),
+    Mutation("(14) 1% off", f"{NOTATION}.zeta", by(1.01), ids("theorem1")),
+    Mutation("(14) twice as large", f"{NOTATION}.zeta", by(2.05), ids("eq49")),
     Mutation("(15) 1% off", f"{NOTATION}.least_gamma", by(1.01), ids("theorem1")),
     Mutation("(28) 1% off", f"{NOTATION}.s", by(1.01), ids("lemma1", "lemma5", "lemma9")),
     Mutation("(34) 1% off", f"{NOTATION}.a", by(1.01), ids("theorem2", "one-head", "lemma5")),
@@ -218,7 +219,7 @@ MUTATIONS = [
         "(61) with the square that it lacks",
         f"{PAPER}.lemma10_eq17:Point.printed",
         lambda right: lambda self: self.corrected(),
-        ids("lemma10", "eq17"),
+        ids("lemma10"),
     ),
     Mutation(
         "(61) without Young's 2", f"{PAPER}.lemma10_eq17:Point.appendix", times(0.7), ids("lemma10")
@@ -246,5 +247,24 @@ MUTATIONS = [
     ),
 ]
 
-EXCUSED: dict[tuple[str, str], str] = {}
+ZETA = "theory.softmax.smallest_eigenvalue times 1.01"
+FLOOR = "theory.softmax.one_head_floor times 1.01"
+RIDGE = "theory.softmax.ridge_matrix times 1.01"
+COEFFICIENTS = "theory.softmax.ridge_coefficients times 1.01"
+NEAR = "the distance to y* of encoders is compared with that of far worse learners"
+
+EXCUSED: dict[tuple[str, str], str] = {
+    (ZETA, "yang2024/eq17"): "where (61) and (17) meet, at large gamma, zeta_0 has dropped out",
+    (ZETA, "yang2024/lemma10"): "no zeta_0 in (61); it is one of the library's constants",
+    (ZETA, "yang2024/rate-tokens"): "a ratio of two rates, both with this zeta_0",
+    (ZETA, "yang2024/theorem2"): "T depends on the gap alone; the rate is typed in",
+    (ZETA, "yang2024/unit-tokens"): "zeta_0 is quoted in a remark",
+    (FLOOR, "yang2024/figure4"): "a lower bound with room: one head stays at twice its floor",
+    (FLOOR, "yang2024/figure2b"): "an upper bound with room; the floor itself is one-head's",
+    (FLOOR, "yang2024/figure5"): "an upper bound with room; the floor itself is one-head's",
+    (RIDGE, "yang2024/figure2b"): NEAR,
+    (RIDGE, "yang2024/figure5"): NEAR,
+    (COEFFICIENTS, "yang2024/figure2b"): NEAR,
+    (COEFFICIENTS, "yang2024/figure5"): NEAR,
+}
 """Mutations that a claim rightly does not notice, and why: (what, id) to the reason."""

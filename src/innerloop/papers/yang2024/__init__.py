@@ -21,10 +21,14 @@ loss and learning rates), one_layer_training.py and encoder_training.py (how fig
 """
 
 # isort: off
-# The report follows this order.
+# The report follows this order: lemmas before the theorems that rest on them.
 from innerloop.papers.yang2024 import (
     section2_transformer,
+    lemmas1_to_4,
+    lemmas5_6,
     proposition1,
+    lemmas7_to_9,
+    lemma10_eq17,
     theorem1,
     section3_1_rates,
     theorem2,
@@ -34,10 +38,6 @@ from innerloop.papers.yang2024 import (
     figure3,
     figure4,
     figures2b_5,
-    lemmas1_to_4,
-    lemmas5_6,
-    lemmas7_to_9,
-    lemma10_eq17,
 )
 # isort: on
 

@@ -217,15 +217,12 @@ def step_seconds(chosen: Plan, heads: Sequence[int], rounds: int) -> list[float]
     for _ in range(rounds):
         for index, model in enumerate(models):
             ends: list[float] = []
-            train(
-                model,
-                goal,
-                adam(chosen, model),
-                steps=3,
-                generator=generator(7),
-                every=3,
-                watch=lambda step, loss, ends=ends: ends.append(time.process_time()),
-            )
+
+            def watch(step: int, loss: float, ends: list[float] = ends) -> None:
+                ends.append(time.process_time())
+
+            optimizer, source = adam(chosen, model), generator(7)
+            train(model, goal, optimizer, steps=3, generator=source, every=3, watch=watch)
             times = [after - before for before, after in pairwise(ends)]
             shortest[index] = min(shortest[index], *times)
     return shortest

@@ -116,6 +116,17 @@ def draw_figure2a(tables: Tables) -> Picture:
     return picture
 
 
+UNIT_TOKENS = Correction(
+    r"v_k \sim \mathcal{N}(0, I_d):\quad \hat{y} \to \hat{y}^\star",
+    r"\|v_k\|_2 = 1:\quad \hat{y} \to \hat{y}^\star",
+    "Section 4 draws tokens from a standard Gaussian in d = 100 dimensions. They have norm "
+    "10, the logits v_i^T Q v_k have the standard deviation 100, every softmax is one "
+    "token and Q hardly moves: all three curves fall, and stop. With the tokens of norm 1 "
+    "of section 2, the logits are of order 1 and training goes on to ridge regression.",
+    kind=Kind.SENTENCE,
+)
+
+
 def judge_figure2a(tables: Tables) -> Verdict:
     runs = tables["runs"]
     names = np.asarray(runs["training"])
@@ -164,14 +175,8 @@ def judge_figure2a(tables: Tables) -> Verdict:
             together.check("L*", unlike="L* of Lemma 5 as printed"),
             z.check("its expectation", unlike="that in domain"),
         ],
-        correction=Correction(
-            r"v_k \sim \mathcal{N}(0, I_d):\quad \hat{y} \to \hat{y}^\star",
-            r"\|v_k\|_2 = 1:\quad \hat{y} \to \hat{y}^\star",
-            "Section 4 draws tokens from a standard Gaussian in d = 100 dimensions. They have norm "
-            "10, the logits v_i^T Q v_k have the standard deviation 100, every softmax is one "
-            "token and Q hardly moves: all three curves fall, and stop. With the tokens of norm 1 "
-            "of section 2, the logits are of order 1 and training goes on to ridge regression.",
-            kind=Kind.SENTENCE,
+        correction=replace(
+            UNIT_TOKENS,
             counterexample="With Gaussian tokens least squares without any penalty stays "
             f"{learned[GAUSSIAN]:.1f} times nearer to y* at least, in mean square; with tokens of "
             f"norm 1 the prediction comes nearer, {learned[UNIT]:.2g} of that distance.",

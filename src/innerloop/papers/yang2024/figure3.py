@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from matplotlib.figure import Figure as Picture
@@ -81,6 +83,20 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
     }
 
 
+FALLS_WITH_N = Correction(
+    r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
+    r"\hat{y}^{\mathrm{best}} \text{ and better}",
+    r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}^{\mathrm{best}}\|^2 = "
+    r"2 (L(\hat{y}^{\mathrm{best}}) - L^\star) = 0 \text{ at } N = m;\quad "
+    r"\text{the error falls with } N",
+    "The gap vanishes at N = m because the penalties m tau and N tau are then equal, grows "
+    "on both sides, and shrinks again beyond about N = 70 and N = 130. It measures how "
+    "much worse y^best is, not the quality of the learned prediction, whose error falls "
+    "with N throughout.",
+    kind=Kind.SENTENCE,
+)
+
+
 def judge_figure3(tables: Tables) -> Verdict:
     table = {name: np.asarray(values, dtype=float) for name, values in tables["gaps"].items()}
     here = {int(n): table["N"] == n for n in np.unique(table["N"])}
@@ -152,17 +168,8 @@ def judge_figure3(tables: Tables) -> Verdict:
             excess.check("over learned", unlike="over doubled penalty"),
             identity.check("in domain", unlike="out of domain"),
         ],
-        correction=Correction(
-            r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
-            r"\hat{y}^{\mathrm{best}} \text{ and better}",
-            r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}^{\mathrm{best}}\|^2 = "
-            r"2 (L(\hat{y}^{\mathrm{best}}) - L^\star) = 0 \text{ at } N = m;\quad "
-            r"\text{the error falls with } N",
-            "The gap vanishes at N = m because the penalties m tau and N tau are then equal, grows "
-            "on both sides, and shrinks again beyond about N = 70 and N = 130. It measures how "
-            "much worse y^best is, not the quality of the learned prediction, whose error falls "
-            "with N throughout.",
-            kind=Kind.SENTENCE,
+        correction=replace(
+            FALLS_WITH_N,
             counterexample=f"The gap is {mean('in domain', 70):.4f} at N = 70 and "
             f"{mean('in domain', 50):.4f} at N = 50; the error per token is "
             f"{mean('learned error', 50):.1f} at N = 50, {mean('learned error', M):.1f} at N = m = "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -50,9 +51,24 @@ def draw_figure4(tables: Tables) -> Picture:
     picture.axes[0].set_ylabel(r"$L - L^*$")
     handles, labels = picture.axes[0].get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-    picture.axes[1].legend(list(once.values()), list(once), fontsize=8, **place)
+    picture.axes[1].legend(
+        once.values(), once, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5)
+    )
     return picture
+
+
+NEARLY = Correction(
+    r"H < N:\; \text{the loss stops far from the minimum}",
+    r"H = 1:\; L - L^\star \ge \text{floor} > 0;\qquad H \text{ somewhat below } N:\; "
+    r"L \to L^\star \text{ nearly}",
+    "With tokens of norm 1, somewhat fewer than N heads go nearly to the minimum: Q is trained "
+    "too, and H >= N is only needed for w alone to do the work. One head stays above its floor. "
+    "With Gaussian tokens, which section 4 describes, the softmaxes are saturated and Q hardly "
+    "moves. The instability with very many heads, where the text has the loss diverge too, is an "
+    "oscillation, and belongs to the learning rate: a step of Adam moves every attention weight by "
+    "about H times it.",
+    kind=Kind.SENTENCE,
+)
 
 
 def judge_figure4(tables: Tables) -> Verdict:
@@ -110,20 +126,11 @@ def judge_figure4(tables: Tables) -> Verdict:
             left(stops=False).check(slow, unlike="H = 1"),
             stable.check(f"learning rate {rates[0]:g}", unlike=f"learning rate {rates[-1]:g}"),
         ],
-        correction=Correction(
-            r"H < N:\; \text{the loss stops far from the minimum}",
-            r"H = 1:\; L - L^\star \ge \text{floor} > 0;\qquad H \text{ somewhat below } N:\; "
-            r"L \to L^\star \text{ nearly}",
-            "With tokens of norm 1, somewhat fewer than N heads go nearly to the minimum: Q is "
-            "trained too, and H >= N is only needed for w alone to do the work. One head stays "
-            "above its floor. With Gaussian tokens, which section 4 describes, the softmaxes are "
-            f"saturated and Q hardly moves. The instability with {many} heads, where the text has "
-            "the loss diverge too, is an oscillation, and belongs to the learning rate: a step of "
-            "Adam moves every attention weight by about H times it.",
-            kind=Kind.SENTENCE,
-            counterexample=f"{below} heads for N = {n} leave {math.exp(left(True)[few]):.1e} of the "
-            f"gap with tokens of norm 1 and {math.exp(left(True)[stuck]):.2f} with Gaussian ones "
-            "(geometric means over the starts).",
+        correction=replace(
+            NEARLY,
+            counterexample=f"{below} heads for N = {n} leave {math.exp(left(True)[few]):.1e} of "
+            f"the gap with tokens of norm 1 and {math.exp(left(True)[stuck]):.2f} with Gaussian "
+            "ones (geometric means over the starts).",
         ),
     )
 
@@ -158,7 +165,13 @@ def figure4(scale: Scale) -> Numbers:
         history = adam(made, recipe, every=max(steps // 600, 1), rate=rate, steps=steps)
         gaps = [loss - made.risk.infimum for loss in history["loss"]]
         rise = max(gap / low for gap, low in zip(gaps, accumulate(gaps, min), strict=True))
-        row = {"run": run, "tokens": tokens, "heads": heads, "rate": rate, "seed": seed}
+        row: dict[str, float | int | str] = {
+            "run": run,
+            "tokens": tokens,
+            "heads": heads,
+            "rate": rate,
+            "seed": seed,
+        }
         row |= {"N": made.task.shown, "floor": floor, "share": gaps[-1] / gaps[0]}
         for name, value in (row | {"rise": rise, "to floor": gaps[-1] / floor}).items():
             runs.setdefault(name, []).append(value)

@@ -155,8 +155,8 @@ def draw_figure5(tables: Tables) -> Picture:
     picture = Picture(figsize=(9.2, 3.6))
     against_heads, against_time = picture.subplots(1, 2)
     of, counts = numbers(final, "heads"), np.unique(numbers(final, "heads"))
-    for name, (colour, label) in COLUMNS.items():
-        values = numbers(final, f"{name} at equal time")
+    for column, (colour, label) in COLUMNS.items():
+        values = numbers(final, f"{column} at equal time")
         means = [np.exp(np.log(values[of == h]).mean()) for h in counts]
         against_heads.plot(counts, means, color=colour, label=label)
         against_heads.plot(of, values, "o", color=colour, markersize=3)
@@ -164,15 +164,15 @@ def draw_figure5(tables: Tables) -> Picture:
     against_heads.set_xticks(counts, [f"{h:g}" for h in counts])
     against_heads.set(title="(a) losses after equal time", xlabel="number of heads H")
     against_heads.set(ylabel="loss", yscale="log")
-    owner, seeds, seconds = (numbers(table, name) for name in ("heads", "seed", "seconds"))
+    owner, seeds, seconds = (numbers(table, c) for c in ("heads", "seed", "seconds"))
     within = seconds <= float(final["budget"][0]) * (1 + 1e-9)
     colours = colormaps["viridis"](np.linspace(0, 0.85, len(counts)))
     for h, colour in zip(counts, colours, strict=True):
         for seed in np.unique(seeds):
-            here, label = within & (owner == h) & (seeds == seed), None if seed else f"H = {h:g}"
-            losses = numbers(table, "training")[here]
-            against_time.plot(seconds[here], losses, color=colour, linewidth=1, label=label)
-    floor = sum(float(tables["references"][name][0]) for name in ("infimum", "floor"))
+            here = within & (owner == h) & (seeds == seed)
+            losses, name = numbers(table, "training")[here], None if seed else f"H = {h:g}"
+            against_time.plot(seconds[here], losses, color=colour, linewidth=1, label=name)
+    floor = sum(float(tables["references"][c][0]) for c in ("infimum", "floor"))
     dotted = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
     against_time.axhline(floor, label="one layer, H = 1: floor", **dotted)
     against_time.set(title="(b) training loss", xlabel="process time in seconds", yscale="log")

@@ -223,8 +223,8 @@ def ratio_62(made: Instance, factors: Factors) -> float:
     "yang2024/eq62",
     "The gradient in the weights of a head is bounded by the root of the gap",
     source="Proof of Theorem 1, step 3, Eq. 62",
-    formula=r"\left\| \frac{\partial \ell}{\partial \alpha_h} \right\|_2 \le \|\bar{Z}\|_2\, \gamma "
-    r"\sqrt{\frac{2}{K} (\ell - L^\star)}",
+    formula=r"\left\| \frac{\partial \ell}{\partial \alpha_h} \right\|_2 \le \|\bar{Z}\|_2 "
+    r"\gamma \sqrt{\frac{2}{K} (\ell - L^\star)}",
 )
 def weight_gradient_bound(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=40, quick=200, paper=2000)

@@ -97,8 +97,9 @@ def infimum_and_axis(sizes: Sizes) -> str:
         instance(replace(sizes, tau=tau, heads=1), 0).risk.infimum for tau in (sizes.tau, AXIS_TAU)
     )
     return (
-        f"L* = {here:.4f} with this tau; the axis of Figure 4 goes down to 0.001, where no loss can "
-        f"be: either tau is about {AXIS_TAU:g} there (L* = {there:.4f}) or what is drawn is L - L*."
+        f"L* = {here:.4f} with this tau; the axis of Figure 4 goes down to 0.001, where no loss "
+        f"can be: either tau is about {AXIS_TAU:g} there (L* = {there:.4f}) or what is drawn is "
+        "L - L*."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -11,12 +13,13 @@ from innerloop.papers.quantity import Quantity, at_least, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.settings import Instance, Sizes, instance
+from innerloop.papers.yang2024.settings import Instance, Sizes, against, instance
 
 M, TAU = 6, 0.3
 LENGTHS = (2, 4, 5, 7, 9, 12)
 """Shown labels N, around m = 6."""
 NO_EXCESS = at_most(1e-12, "the best prediction has no excess; 1e-12 is rounding")
+GAINS = at_most(-1e-12, "a penalty that is wrong in this direction can be bettered; 1e-12 rounding")
 NO_RIVAL = at_least(-1e-12, "a minimum allows nothing below it; 1e-12 is rounding")
 DIFFERENCE = at_most(1e-8, "float64: a difference of risks, whose cancellation costs a few digits")
 
@@ -32,6 +35,21 @@ def ridge(made: Instance, penalty: float) -> Tensor:
 def relative_loss(made: Instance, penalty: float, to: float) -> float:
     """How much higher the loss is with this penalty than with the other, relative to it."""
     return loss_75(made, ridge(made, penalty)) / loss_75(made, ridge(made, to)) - 1
+
+
+PENALTY = Correction(
+    r"\hat{y}^{\mathrm{best}}:\; \text{penalty } N\tau",
+    r"\hat{y}^{\mathrm{best}} = \hat{y}^\star:\; \text{penalty } m\tau,\quad "
+    r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}_{N\tau}\|^2 = "
+    r"2 (L(\hat{y}_{N\tau}) - L^\star) \ge 0",
+    "The learned predictor minimises the population loss over all predictors linear in the "
+    "labels, so none of them is better on average over the training distribution. The "
+    "label noise lambda^T eps has the variance tau E|lambda|^2 = m tau, which is the "
+    "penalty that (20) has; N tau in (25) comes from adding noise once more to features "
+    "of known labels. The distance to y^best therefore measures how much worse y^best is, "
+    "and is zero at N = m because the two penalties are then equal.",
+    kind=Kind.STATEMENT,
+)
 
 
 @claim(
@@ -68,7 +86,7 @@ def best_prediction(scale: Scale) -> Verdict:
     ).of({"around m tau": M, "around N tau": None})
 
     def identity_error(sign: int) -> float:
-        """Of E (1/K) |y* - y^best|^2 = 2 (L(y^best) - L(y*)), or with both in each other's place."""
+        """Of E (1/K) |y* - y^best|^2 = 2 (L(y^best) - L(y*)), or of its negative."""
         errors = []
         for n, each in made.items():
             learned, best = ridge(each, M * TAU), ridge(each, n * TAU)
@@ -80,28 +98,30 @@ def best_prediction(scale: Scale) -> Verdict:
         "largest relative error of E (1/K) |y* - y^best|^2", identity_error, DIFFERENCE
     ).of({"2 (L(y^best) - L*)": 1, "2 (L* - L(y^best))": -1})
     return Verdict(
-        printed=[printed.check("y^best", unlike="penalty 2 N tau")],
+        printed=against(printed, "penalty 2 N tau"),
         corrected=[
-            rivals.check("around m tau", unlike="around N tau"),
-            identity.check("2 (L(y^best) - L*)", unlike="2 (L* - L(y^best))"),
+            *against(rivals, "around N tau"),
+            *against(identity, "2 (L* - L(y^best))"),
         ],
-        correction=Correction(
-            r"\hat{y}^{\mathrm{best}}:\; \text{penalty } N\tau",
-            r"\hat{y}^{\mathrm{best}} = \hat{y}^\star:\; \text{penalty } m\tau,\quad "
-            r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}_{N\tau}\|^2 = "
-            r"2 (L(\hat{y}_{N\tau}) - L^\star) \ge 0",
-            "The learned predictor minimises the population loss over all predictors linear in the "
-            "labels, so none of them is better on average over the training distribution. The "
-            "label noise lambda^T eps has the variance tau E|lambda|^2 = m tau, which is the "
-            "penalty that (20) has; N tau in (25) comes from adding noise once more to features "
-            "of known labels. The distance to y^best therefore measures how much worse y^best is, "
-            "and is zero at N = m because the two penalties are then equal.",
-            kind=Kind.STATEMENT,
+        correction=replace(
+            PENALTY,
             counterexample=f"m = {M}, tau = {TAU}, N = {worst}: the loss of y^best is "
             f"{excess[worst]:.2%} above that of the learned predictor.",
         ),
         settings={"task": made[worst].task, "N": ", ".join(map(str, LENGTHS))},
     )
+
+
+NEITHER = Correction(
+    r"N < m:\; \text{underfits},\qquad N > m:\; \text{overfits}",
+    r"\text{neither, for any } N",
+    "The norms compare as stated, since more penalty shortens lambda. But underfitting "
+    "would gain from less penalty, and overfitting from more; on average over the "
+    "training distribution the learned predictor loses by either, for every N, because its "
+    "penalty m tau is the variance of the label noise. It is (25) that has too little "
+    "penalty for N < m and too much for N > m; see ybest.",
+    kind=Kind.STATEMENT,
+)
 
 
 @claim(
@@ -126,68 +146,45 @@ def under_and_overfitting(scale: Scale) -> Verdict:
         )
         return learned / stated
 
-    # A tenth of the way in the direction that under- or overfitting would ask for.
-    corrected_by = {
-        f"N = {made.task.shown}, {name}": relative_loss(made, factor * M * TAU, M * TAU)
-        for made, factor, name in (
-            (fewer, 0.9, "less penalty"),
-            (more, 1.1, "more penalty"),
-            (fewer, 1.1, "more penalty"),
-            (more, 0.9, "less penalty"),
-        )
-    }
-    fit = measured(
-        "relative change of the loss with another penalty",
-        at_most(
-            -1e-12, "a penalty that is wrong in this direction can be bettered; 1e-12 rounding"
-        ),
-        corrected_by,
-    )
-    minimum = measured(
-        "relative change of the loss with another penalty",
-        NO_RIVAL,
-        corrected_by
-        | {
-            "N = 5, N tau moved towards m tau": relative_loss(
-                fewer, 1.1 * (M - 1) * TAU, (M - 1) * TAU
-            )
-        },
-    )
-    size = measured(
+    shorter = measured(
         "largest |lambda| / |lambda_tau| over the prompts",
         at_most(1.0, "shorter means a ratio of at most 1"),
         {"N = 5": norms(fewer).max(), "N = 7": norms(more).max()},
     )
-    inverse = measured(
-        "largest |lambda_tau| / |lambda| over the prompts",
-        at_most(1.0, "longer means a ratio of at most 1"),
-        {"N = 5": (1 / norms(fewer)).max(), "N = 7": (1 / norms(more)).max()},
+    longer = measured(
+        "smallest |lambda| / |lambda_tau| over the prompts",
+        at_least(1.0, "longer means a ratio of at least 1"),
+        {"N = 7": norms(more).min(), "N = 5": norms(fewer).min()},
     )
-    towards = "N = 5, N tau moved towards m tau"
+    norm_checks = [*against(shorter, "N = 7"), *against(longer, "N = 5")]
+    # A hundredth of the way that under- or overfitting would ask for, and the other way.
+    asked = {
+        "N = 5, 0.99 times the penalty": relative_loss(fewer, 0.99 * M * TAU, M * TAU),
+        "N = 7, 1.01 times the penalty": relative_loss(more, 1.01 * M * TAU, M * TAU),
+    }
+    other = {
+        "N = 5, 1.01 times the penalty": relative_loss(fewer, 1.01 * M * TAU, M * TAU),
+        "N = 7, 0.99 times the penalty": relative_loss(more, 0.99 * M * TAU, M * TAU),
+    }
+    changed, from_n_tau = "relative change of the loss", "N = 5, 1.01 times the penalty N tau"
+    gains = measured(
+        changed,
+        GAINS,
+        {**asked, "N = 5, 1.01 times the penalty": other["N = 5, 1.01 times the penalty"]},
+    )
+    minimum = measured(
+        changed,
+        NO_RIVAL,
+        {**asked, **other, from_n_tau: relative_loss(fewer, 1.01 * (M - 1) * TAU, (M - 1) * TAU)},
+    )
     return Verdict(
-        printed=[
-            size.check("N = 5", unlike="N = 7"),
-            inverse.check("N = 7", unlike="N = 5"),
-            fit.check("N = 5, less penalty", unlike="N = 5, more penalty"),
-            fit.check("N = 7, more penalty", unlike="N = 7, less penalty"),
-        ],
-        corrected=[
-            size.check("N = 5", unlike="N = 7"),
-            inverse.check("N = 7", unlike="N = 5"),
-            *(minimum.check(case, unlike=towards) for case in corrected_by),
-        ],
-        correction=Correction(
-            r"N < m:\; \text{underfits},\qquad N > m:\; \text{overfits}",
-            r"\hat\lambda = \mathrm{argmin}\; \mathbb{E}\, \text{loss}:\; \text{neither, for any } N",
-            "The norms compare as stated, since more penalty shortens lambda. But whoever underfits "
-            "would gain from less penalty, and whoever overfits from more; on average over the "
-            "training distribution the learned predictor loses by either, for every N, because its "
-            "penalty m tau is the variance of the label noise. It is (25) that has too little "
-            "penalty for N < m and too much for N > m; see ybest.",
-            kind=Kind.STATEMENT,
-            counterexample=f"m = {M}, N = {M - 1}, tau = {TAU}: a tenth less penalty raises the "
-            f"loss by {fit['N = 5, less penalty']:.1e} of it; N = {M + 1}: a tenth more raises it "
-            f"by {fit['N = 7, more penalty']:.1e}.",
+        printed=[*norm_checks, *against(gains, "N = 5, 1.01 times the penalty")],
+        corrected=[*norm_checks, *against(minimum, from_n_tau)],
+        correction=replace(
+            NEITHER,
+            counterexample=f"m = {M}, tau = {TAU}: with N = {M - 1} a hundredth less penalty "
+            f"raises the loss by {gains['N = 5, 0.99 times the penalty']:.1e} of it, with N = "
+            f"{M + 1} a hundredth more by {gains['N = 7, 1.01 times the penalty']:.1e}.",
         ),
         settings={"task": fewer.task, "N": f"{M - 1} and {M + 1}", "prompts": prompts},
         remarks=[

@@ -171,7 +171,7 @@ def one_head(scale: Scale) -> Verdict:
             "trained gaps of one head": ", ".join(f"{gap:.3f}" for gap in single),
         },
         remarks=[
-            "All tokens share one Q, so that the floor need not be reached; with as many orthogonal "
-            "tokens as dimensions it is, to any precision."
+            "All tokens share one Q, so that the floor need not be reached; on orthonormal tokens, "
+            "as many as dimensions, it is, to any precision."
         ],
     )

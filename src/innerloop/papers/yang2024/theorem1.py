@@ -5,7 +5,7 @@ Gradient descent runs on the exact loss with the two learning rates of Eq. 10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure as Picture
@@ -73,7 +73,7 @@ Run = tuple[dict[str, list[float]], Certified]
 
 
 def run(made: Instance, steps: int, *, main_text: bool = False, share: float = 1.0) -> Run:
-    """Descends until the gap is rounding; every gap, zeta_t / zeta_0, max_h |alpha_h| / alpha-bar."""
+    """Descends until the gap is rounding; gaps, zeta_t / zeta_0, max_h |alpha_h| / alpha-bar."""
     start, rates = Notation(made), certified(made, main_text=main_text, share=share)
     zeta, alpha_bar, first = start.zeta, start.alpha_bar(rates.gamma), start.gap
     history = made.descend(
@@ -185,6 +185,16 @@ def linear_convergence(scale: Scale) -> Verdict:
     )
 
 
+IN_XI = Correction(
+    r"\|\nabla_\theta \ell(\xi)\|_F^2",
+    r"\|\nabla_\xi \ell(\xi)\|_F^2",
+    "The derivatives that are summed are those in alpha = w / gamma, which are gamma times "
+    "those in w, and (64) uses the inequality for the gradient in xi = (Q, alpha). In "
+    "theta = (Q, w) it would need 1/gamma^2.",
+    kind=Kind.MISPRINT,
+)
+
+
 @claim(
     "yang2024/eq49",
     "The loss satisfies a Polyak-Lojasiewicz inequality while the heads keep half of zeta_0",
@@ -244,13 +254,8 @@ def polyak_lojasiewicz(scale: Scale) -> Verdict:
             inequality.check("in xi = (Q, alpha)", unlike="in xi, 2.02 sigma"),
             *against(identity, "1/K"),
         ],
-        correction=Correction(
-            r"\|\nabla_\theta \ell(\xi)\|_F^2",
-            r"\|\nabla_\xi \ell(\xi)\|_F^2",
-            "The derivatives that are summed are those in alpha = w / gamma, which are gamma times "
-            "those in w, and (64) uses the inequality for the gradient in xi = (Q, alpha). In "
-            "theta = (Q, w) it would need 1/gamma^2.",
-            kind=Kind.MISPRINT,
+        correction=replace(
+            IN_XI,
             counterexample="One head for each of two shown tokens, attending to it alone, w = 0, "
             f"gamma = {gamma:g}: |gradient|^2 / (sigma (l - L*)) is 2 / gamma^2 in theta, and 2 in "
             "xi.",
