@@ -14,9 +14,8 @@ from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import measured
 from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
 from innerloop.papers.yang2024.section3_2_best import DIFFERENCE, NO_RIVAL
 from innerloop.papers.yang2024.settings import (
@@ -24,6 +23,8 @@ from innerloop.papers.yang2024.settings import (
     OUT_OF_DOMAIN,
     SQUARED_ROUNDING,
     Instance,
+    checked,
+    mean_log,
     normal,
 )
 from innerloop.tasks import DictionaryRegression
@@ -97,83 +98,63 @@ FALLS_WITH_N = Correction(
 )
 
 
+def exact_checks(table: dict[str, np.ndarray]) -> list[Check]:
+    """Where the gap is 0, what it measures, and that y^best is never better."""
+    at = {n: table["in domain"][table["N"] == n].mean() for n in np.unique(table["N"])}
+    excess = {
+        name: (table["best error"] / table[f"{name} error"] - 1).min()
+        for name in ("learned", "doubled penalty")
+    }
+    gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
+    errors = {
+        name: np.abs(gain / table[name] - 1)[table["N"] != M].max()
+        for name in ("in domain", "out of domain")
+    }
+    zero = {f"N = {n}": at[n] / max(at.values()) for n in (M, M + 1)}
+    over, twice = "smallest relative excess of the error of y^best over", "2 (L(y^best) - L*)"
+    return [
+        *checked("gap relative to the largest", SQUARED_ROUNDING, zero, unlike=f"N = {M + 1}"),
+        *checked(over, NO_RIVAL, excess, unlike="doubled penalty"),
+        *checked(f"relative error of {twice}", DIFFERENCE, errors, unlike="out of domain"),
+    ]
+
+
 def judge_figure3(tables: Tables) -> Verdict:
     table = {name: np.asarray(values, dtype=float) for name, values in tables["gaps"].items()}
-    here = {int(n): table["N"] == n for n in np.unique(table["N"])}
+
+    def at(column: str, n: int) -> np.ndarray:
+        """For every dictionary."""
+        return table[column][table["N"] == n]
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
-        """Of paired dictionaries, at N = n to that at the other."""
-        return Estimate.of(
-            torch.tensor(np.log(table[column][here[n]] / table[column][here[other]]))
-        )
+        return mean_log((at(column, n) / at(column, other)).tolist())
 
-    def mean(column: str, n: int) -> float:
-        return float(table[column][here[n]].mean())
-
-    tens = range(FIRST, LAST, 10)
-    steps = {f"N = {n + 10} to {n}": log_ratio("learned error", n + 10, n) for n in tens}
+    steps = {
+        f"N = {n + 10} to {n}": log_ratio("learned error", n + 10, n)
+        for n in range(FIRST, LAST, 10)
+    }
     slowest = max(steps, key=lambda case: steps[case].mean)
-    nearer = measured(
-        "mean log ratio of the gap nearer to N = m to that farther",
-        FALLS,
-        {
-            "N = 70 to 50": log_ratio("in domain", 70, 50),
-            "N = 130 to 150": log_ratio("in domain", 130, 150),
-            "N = 90 to 99, the wrong way round": log_ratio("in domain", 90, 99),
-        },
-    )
-    errors = measured(
-        "mean log ratio of the errors of the prediction",
-        FALLS,
-        {
-            f"N = m to {LAST}": log_ratio("learned error", M, LAST),
-            f"N = m to {LAST - 10}": log_ratio("learned error", M, LAST - 10),
-            f"{slowest}, the least fall of all": steps[slowest],
-        },
-    )
-    largest = max(mean("in domain", n) for n in here)
-    at_m = measured(
-        "gap relative to the largest",
-        SQUARED_ROUNDING,
-        {f"N = {n}": mean("in domain", n) / largest for n in (M, M + 1)},
-    )
-    excess = measured(
-        "smallest relative excess of the error of y^best",
-        NO_RIVAL,
-        {
-            f"over {name}": (table["best error"] / table[f"{name} error"] - 1).min()
-            for name in ("learned", "doubled penalty")
-        },
-    )
-    apart = table["N"] != M
-    gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
-    identity = measured(
-        "largest relative error of the gap against 2 (L(y^best) - L*)",
-        DIFFERENCE,
-        {
-            name: np.abs(gain / table[name] - 1)[apart].max()
-            for name in ("in domain", "out of domain")
-        },
-    )
-    wrong_way = "N = 90 to 99, the wrong way round"
+    nearer = {
+        "N = 70 to 50": log_ratio("in domain", 70, 50),
+        "N = 130 to 150": log_ratio("in domain", 130, 150),
+        "N = 90 to 99, which is nearer": log_ratio("in domain", 90, 99),
+    }
+    near_miss = {"N = m to 140": log_ratio("learned error", M, 140)}
+    best = {"N = m to 150": log_ratio("learned error", M, LAST)} | near_miss
+    falls = {f"{slowest}, the least fall": steps[slowest]} | near_miss
+    gap, error = "mean log ratio of gaps", "mean log ratio of the errors of the prediction"
+    values = [at("in domain", n).mean() for n in (70, FIRST)]
+    values += [at("learned error", n).mean() for n in (FIRST, M, LAST)]
     return Verdict(
         printed=[
-            nearer.check("N = 70 to 50", unlike=wrong_way),
-            nearer.check("N = 130 to 150", unlike=wrong_way),
-            errors.check(f"N = m to {LAST}", unlike=f"N = m to {LAST - 10}"),
+            *checked(gap, FALLS, nearer, unlike="N = 90 to 99, which is nearer"),
+            *checked(error, FALLS, best, unlike="N = m to 140"),
         ],
-        corrected=[
-            at_m.check(f"N = {M}", unlike=f"N = {M + 1}"),
-            errors.check(f"{slowest}, the least fall of all", unlike=f"N = m to {LAST - 10}"),
-            excess.check("over learned", unlike="over doubled penalty"),
-            identity.check("in domain", unlike="out of domain"),
-        ],
+        corrected=[*exact_checks(table), *checked(error, FALLS, falls, unlike="N = m to 140")],
         correction=replace(
             FALLS_WITH_N,
-            counterexample=f"The gap is {mean('in domain', 70):.4f} at N = 70 and "
-            f"{mean('in domain', 50):.4f} at N = 50; the error per token is "
-            f"{mean('learned error', 50):.1f} at N = 50, {mean('learned error', M):.1f} at N = m = "
-            f"{M} and {mean('learned error', LAST):.2f} at N = {LAST}.",
+            counterexample="The gap is {:.4f} at N = 70 and {:.4f} at N = 50; the error per token "
+            "is {:.1f} at N = 50, {:.1f} at N = m = 100 and {:.2f} at N = 150.".format(*values),
         ),
     )
 

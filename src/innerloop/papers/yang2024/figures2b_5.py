@@ -7,7 +7,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure as Picture
 
 from innerloop.analysis import Estimate
-from innerloop.papers.quantity import at_least, at_most, measured
+from innerloop.papers.quantity import Measured, at_least, at_most, measured
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.yang2024.encoder_training import (
@@ -20,7 +20,7 @@ from innerloop.papers.yang2024.encoder_training import (
     trained,
 )
 from innerloop.papers.yang2024.section3_3_heads import trained_one_layer
-from innerloop.papers.yang2024.settings import against
+from innerloop.papers.yang2024.settings import against, checked
 from innerloop.tasks import GaussianCoefficients
 
 COLUMNS = {
@@ -34,6 +34,7 @@ KNOWS_MORE = at_most(
 )
 BELOW = at_most(1.0, "weights of one sign, one head in one layer, cannot be below their floor")
 LONGER = at_least(1.25, "more than what equal encoders differ by on a busy machine")
+TO_FLOOR = "largest of half the inference loss in domain relative to the floor of one layer, H = 1"
 Rows = dict[str, list[float | int | str]]
 
 
@@ -71,23 +72,16 @@ def judge_figure2b(tables: Tables) -> Verdict:
     rows, line = tables["runs"], {k: float(v[0]) for k, v in tables["references"].items()}
     checks = []
     for column in COLUMNS:
-        cases = measured(
-            f"largest loss relative to that of repeating the shown labels, {column}",
-            KNOWS_MORE,
-            {
-                "four layers": worst(rows, column, line[column]),
-                UNTRAINED: worst(rows, f"untrained {column}", line[column]),
-            },
-        )
-        checks += against(cases, UNTRAINED)
-    near = measured(
-        "largest of half the inference loss in domain relative to the floor of one layer, H = 1",
-        BELOW,
-        {
-            "four layers": worst(rows, "in domain", 2 * line["floor"]),
-            COPYING: line["in domain"] / (2 * line["floor"]),
-        },
-    )
+        name = f"largest loss relative to that of repeating the shown labels, {column}"
+        losses = {
+            "four layers": worst(rows, column, line[column]),
+            UNTRAINED: worst(rows, f"untrained {column}", line[column]),
+        }
+        checks += checked(name, KNOWS_MORE, losses, unlike=UNTRAINED)
+    near: dict[str, Measured] = {
+        "four layers": worst(rows, "in domain", 2 * line["floor"]),
+        COPYING: line["in domain"] / (2 * line["floor"]),
+    }
     inside, relative = numbers(rows, "in domain"), numbers(rows, "in domain error")
 
     def least_ratio(column: str) -> Estimate:
@@ -102,7 +96,7 @@ def judge_figure2b(tables: Tables) -> Verdict:
         {column: least_ratio(column) for column in ("out of domain", NARROW)},
     )
     return Verdict(
-        [*checks, *against(near, COPYING), *against(above, NARROW)],
+        [*checks, *checked(TO_FLOOR, BELOW, near, unlike=COPYING), *against(above, NARROW)],
         remarks=[
             "All three curves fall, but not alike. Of a predictor linear in the labels, such as "
             "one layer, the ratio out of domain / in domain is at most m + 4, the largest "
@@ -186,28 +180,18 @@ def judge_figure5(tables: Tables) -> Verdict:
     heads, seconds = numbers(final, "heads").astype(int), numbers(final, "seconds")
     fewest, most = heads.min(), heads.max()
     first = {name: np.asarray(values)[heads == fewest].tolist() for name, values in final.items()}
-    converged = measured(
-        "largest of half the inference loss in domain relative to the floor of one layer, H = 1",
-        BELOW,
-        {
-            f"four layers, H = {fewest}": worst(first, "in domain", 2 * line["floor"]),
-            "one layer, H = 1, trained": line["one layer"] / line["floor"],
-        },
-    )
-    slower = measured(
-        f"time of a step relative to H = {fewest}",
-        LONGER,
-        {
-            f"H = {most}": seconds[heads == most][0] / first["seconds"][0],
-            f"a second encoder with H = {fewest}": line["again"],
-        },
-    )
+    trained_too, equal = "one layer, H = 1, trained", f"a second encoder with H = {fewest}"
+    converged: dict[str, Measured] = {
+        f"four layers, H = {fewest}": worst(first, "in domain", 2 * line["floor"]),
+        trained_too: line["one layer"] / line["floor"],
+    }
+    slower = {f"H = {most}": seconds[heads == most][0] / first["seconds"][0], equal: line["again"]}
     losses = numbers(final, "in domain")
     change = np.log(losses[heads == most] / losses[heads == fewest])
     return Verdict(
         [
-            *against(converged, "one layer, H = 1, trained"),
-            *against(slower, f"a second encoder with H = {fewest}"),
+            *checked(TO_FLOOR, BELOW, converged, unlike=trained_too),
+            *checked(f"time of a step relative to H = {fewest}", LONGER, slower, unlike=equal),
         ],
         remarks=[
             "Not judged, since it depends on the machine: which H is best within the time. The "

@@ -13,7 +13,7 @@ from innerloop.papers.quantity import Quantity, at_least, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.settings import Instance, Sizes, against, instance
+from innerloop.papers.yang2024.settings import Instance, Sizes, against, checked, instance
 
 M, TAU = 6, 0.3
 LENGTHS = (2, 4, 5, 7, 9, 12)
@@ -21,6 +21,8 @@ LENGTHS = (2, 4, 5, 7, 9, 12)
 NO_EXCESS = at_most(1e-12, "the best prediction has no excess; 1e-12 is rounding")
 GAINS = at_most(-1e-12, "a penalty that is wrong in this direction can be bettered; 1e-12 rounding")
 NO_RIVAL = at_least(-1e-12, "a minimum allows nothing below it; 1e-12 is rounding")
+SHORTER = at_most(1.0, "shorter, for every prompt, means a ratio of at most 1")
+LONGER = at_least(1.0, "longer, for every prompt, means a ratio of at least 1")
 DIFFERENCE = at_most(1e-8, "float64: a difference of risks, whose cancellation costs a few digits")
 
 
@@ -146,45 +148,35 @@ def under_and_overfitting(scale: Scale) -> Verdict:
         )
         return learned / stated
 
-    shorter = measured(
-        "largest |lambda| / |lambda_tau| over the prompts",
-        at_most(1.0, "shorter means a ratio of at most 1"),
-        {"N = 5": norms(fewer).max(), "N = 7": norms(more).max()},
-    )
-    longer = measured(
-        "smallest |lambda| / |lambda_tau| over the prompts",
-        at_least(1.0, "longer means a ratio of at least 1"),
-        {"N = 7": norms(more).min(), "N = 5": norms(fewer).min()},
-    )
-    norm_checks = [*against(shorter, "N = 7"), *against(longer, "N = 5")]
+    shorter = {"N = 5": norms(fewer).max(), "N = 7": norms(more).max()}
+    longer = {"N = 7": norms(more).min(), "N = 5": norms(fewer).min()}
+    norm_checks = [
+        *checked("largest |lambda| / |lambda_tau|", SHORTER, shorter, unlike="N = 7"),
+        *checked("smallest |lambda| / |lambda_tau|", LONGER, longer, unlike="N = 5"),
+    ]
     # A hundredth of the way that under- or overfitting would ask for, and the other way.
-    asked = {
-        "N = 5, 0.99 times the penalty": relative_loss(fewer, 0.99 * M * TAU, M * TAU),
-        "N = 7, 1.01 times the penalty": relative_loss(more, 1.01 * M * TAU, M * TAU),
-    }
-    other = {
-        "N = 5, 1.01 times the penalty": relative_loss(fewer, 1.01 * M * TAU, M * TAU),
-        "N = 7, 0.99 times the penalty": relative_loss(more, 0.99 * M * TAU, M * TAU),
-    }
-    changed, from_n_tau = "relative change of the loss", "N = 5, 1.01 times the penalty N tau"
-    gains = measured(
-        changed,
-        GAINS,
-        {**asked, "N = 5, 1.01 times the penalty": other["N = 5, 1.01 times the penalty"]},
+    asked, other = (
+        {
+            f"N = {made.task.shown}, {factor:g} times the penalty": relative_loss(
+                made, factor * M * TAU, M * TAU
+            )
+            for made, factor in pairs
+        }
+        for pairs in (((fewer, 0.99), (more, 1.01)), ((fewer, 1.01), (more, 0.99)))
     )
-    minimum = measured(
-        changed,
-        NO_RIVAL,
-        {**asked, **other, from_n_tau: relative_loss(fewer, 1.01 * (M - 1) * TAU, (M - 1) * TAU)},
-    )
+    change, less, more_ = "relative change of the loss", *asked.values()
+    wrong_way, from_n_tau = next(iter(other)), "N = 5, 1.01 times the penalty N tau"
+    gains = {**asked, wrong_way: other[wrong_way]}
+    rival = {from_n_tau: relative_loss(fewer, 1.01 * (M - 1) * TAU, (M - 1) * TAU)}
+    minimum = {**asked, **other, **rival}
     return Verdict(
-        printed=[*norm_checks, *against(gains, "N = 5, 1.01 times the penalty")],
-        corrected=[*norm_checks, *against(minimum, from_n_tau)],
+        printed=[*norm_checks, *checked(change, GAINS, gains, unlike=wrong_way)],
+        corrected=[*norm_checks, *checked(change, NO_RIVAL, minimum, unlike=from_n_tau)],
         correction=replace(
             NEITHER,
             counterexample=f"m = {M}, tau = {TAU}: with N = {M - 1} a hundredth less penalty "
-            f"raises the loss by {gains['N = 5, 0.99 times the penalty']:.1e} of it, with N = "
-            f"{M + 1} a hundredth more by {gains['N = 7, 1.01 times the penalty']:.1e}.",
+            f"raises the loss by {less:.1e} of it, with N = {M + 1} a hundredth more by "
+            f"{more_:.1e}.",
         ),
         settings={"task": fewer.task, "N": f"{M - 1} and {M + 1}", "prompts": prompts},
         remarks=[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import Cases, at_most
+from innerloop.papers.quantity import Cases, Measured, Tolerance, at_most, measured
 from innerloop.papers.verdict import Check
 from innerloop.papers.yang2024.half_loss import ExactHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
@@ -77,6 +77,13 @@ def mean_log(ratios: list[float]) -> Estimate:
 def against(cases: Cases, near_miss: str) -> list[Check]:
     """Every other case must pass, and this one must not."""
     return [cases.check(case, unlike=near_miss) for case in cases if case != near_miss]
+
+
+def checked(
+    name: str, tolerance: Tolerance, values: Mapping[str, Measured], *, unlike: str
+) -> list[Check]:
+    """The same where the numbers are there already."""
+    return against(measured(name, tolerance, values), unlike)
 
 
 @dataclass(frozen=True)
