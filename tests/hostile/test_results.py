@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from innerloop.papers import Check, Correction, Scale, Verdict, found, reproduce
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, found, reproduce
 from innerloop.papers.reproduce import Result
 from innerloop.papers.stored import sealed
 from innerloop.report import write_report
@@ -27,7 +27,9 @@ class Counted:
         self.times += 1
         off = Check("error", 3.0, 1.0, 9.0, "float64", "a plain step")
         right = Check("gap", 1e-13, 1e-10, 2.0, "algebra", "another")
-        return Verdict([off], [right], Correction("a = b", "a = 2 b", "a factor"), {"n": 20})
+        return Verdict(
+            [off], [right], Correction("a = b", "a = 2 b", "a factor", Kind.CONSTANT), {"n": 20}
+        )
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_markup_in_words_and_formulas_reaches_the_report_as_text(tmp_path):
     formula = rf"a = \text{{{ATTACK}}}"
     check = Check(ATTACK, 3.0, 1.0, 9.0, ATTACK, ATTACK)
     right = Check("gap", 0.0, 1.0, 9.0, "why", "control")
-    correction = Correction(formula, formula, ATTACK)
+    correction = Correction(formula, formula, ATTACK, Kind.MISPRINT, ATTACK)
 
     def verdict(scale):
         return Verdict([check], [right], correction, {ATTACK: ATTACK})

@@ -11,6 +11,7 @@ import pytest
 from innerloop.papers import (
     Check,
     Correction,
+    Kind,
     Measurement,
     Outcome,
     Scale,
@@ -43,7 +44,7 @@ class Measured:
         self.times += 1
         printed = Check("error", 0.5 + self.times, 1.0, 9.0, "float64", "a plain step")
         corrected = Check("gap", 1e-13, 1e-10, float("inf"), "algebra", "another", at_least=False)
-        correction = Correction("a = b", "a = 2 b", "a factor")
+        correction = Correction("a = b", "a = 2 b", "a factor", Kind.CONSTANT)
         settings = {"n": 20, "scale": str(scale), "spectrum": [1.0, 0.25]}
         return Verdict([printed], [corrected], correction, settings)
 

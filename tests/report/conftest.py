@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.papers.registry import Measurement, Table
 from innerloop.papers.reproduce import Result
-from innerloop.papers.verdict import Check, Correction, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.report import write_report
 from tests.entries import claim_of, figure_of
 
@@ -51,7 +51,9 @@ def figure_result(id: str, verdict: Verdict) -> Result:
 
 @pytest.fixture
 def results() -> list[Result]:
-    correction = Correction(PRINTED, CORRECTED, "The moment of a Gaussian counts i = j once.")
+    correction = Correction(
+        PRINTED, CORRECTED, "The moment of a Gaussian counts i = j once.", Kind.STATEMENT
+    )
     settings = {"n": 20, "seed": 7, "spectrum": [1.0, 0.25], "note": AWKWARD}
     return [
         claim_result("ahn2023/holds", Verdict([check(0.01)], settings=settings)),

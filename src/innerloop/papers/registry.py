@@ -114,7 +114,6 @@ class Entry:
         return self.id.split("/")[0]
 
 
-FigureData = Measurement
 _ENTRIES: dict[str, Entry] = {}
 ClaimFunction = Callable[[Scale], Verdict]
 FigureFunction = Callable[[Scale], Numbers]
@@ -140,7 +139,7 @@ def figure(
     statement: str,
     *,
     source: str,
-    judge: Callable[[Tables], Verdict] | None = None,
+    judge: Callable[[Tables], Verdict],
     draw: Callable[[Tables], Picture],
     formula: str = "",
     ours: str = "",
@@ -155,8 +154,6 @@ def figure(
     def register(compute: FigureFunction) -> FigureFunction:
         def measure(scale: Scale) -> Measurement:
             numbers = compute(scale)
-            if judge is None:
-                return numbers  # type: ignore[return-value]
             verdict = judge(numbers.tables)
             verdict = replace(
                 verdict,

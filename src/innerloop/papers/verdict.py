@@ -112,7 +112,7 @@ class Correction:
     corrected: str
     explanation: str
     """What is wrong, in words a reader of the paper can follow."""
-    kind: Kind = Kind.STATEMENT
+    kind: Kind
     counterexample: str = ""
     """The smallest case that shows it, with its numbers, in one sentence."""
 
