@@ -103,7 +103,7 @@ def fixed_inequality(scale: Scale) -> Verdict:
 
 @claim(
     "zhang2023/lemma5.4-decay",
-    "The loss falls to its minimum exponentially, at the rate mu of Lemma 5.4",
+    "The loss falls to its minimum exponentially, at the rate mu of the lemma",
     source="Appendix A.4, end of the proof of Lemma 5.4",
     formula=r"0 \le \tilde\ell(t) - \min\tilde\ell \le e^{-\mu t} \left[\tilde\ell(0) -"
     r" \min\tilde\ell\right]",
