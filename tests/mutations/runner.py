@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import pkgutil
+import signal
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from tests.mutations.mutation import Mutation, applied, times
 AUTOMATIC = 1.01
 """What the value of every public function of theory is multiplied by."""
 FORK = multiprocessing.get_context("fork")
+PATIENCE = 120.0
+"""Seconds of computing after which a claim has noticed: broken formulas can search for ever."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,16 @@ _TRIALS: Sequence[tuple[Mutation, str]] = ()
 
 def _outcome(id: str) -> str:
     torch.set_num_threads(1)
+    signal.signal(signal.SIGVTALRM, _give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
     try:
         return str(papers.entries()[id].measure(Scale.SMOKE).verdict.outcome)
     except Exception as error:
         return f"error: {type(error).__name__}: {str(error)[:80]}"
+
+
+def _give_up(number: int, frame: object) -> None:
+    raise TimeoutError(f"not done after {PATIENCE:g} seconds")
 
 
 def _mutated(index: int) -> tuple[int, str]:
