@@ -105,7 +105,7 @@ def draw(tables: Tables, x: str, label: str) -> Picture:
     axes = picture.subplots()
     for name, (colour, style, text) in LINES.items():
         axes.plot(table[x], table[name], style, color=colour, label=text)
-    axes.plot(starts[x], starts["training loss"], "_", color="#56B4E9", label="every start")
+    axes.plot(starts[x], starts["training loss"], "_", ms=18, color="#56B4E9", label="every start")
     axes.plot(table[x], table["trained"], "o", color="#0072B2", label="trained transformer")
     axes.set(xlabel=label, ylabel=r"expected loss ($E\,y^2 = 5$)", yscale="log")
     if x == "n":

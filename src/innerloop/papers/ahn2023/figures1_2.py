@@ -69,7 +69,7 @@ def lines(tables: Tables, column: str) -> list[np.ndarray]:
 
 
 def judge_figure1(tables: Tables) -> Verdict:
-    table, fresh = tables["training"], tables["z on fresh prompts"]
+    table, fresh = tables["training"], tables["fresh"]
     reference = {key: float(values[0]) for key, values in tables["reference"].items()}
     losses, least = final(table, "loss", "exact"), reference["least loss"]
     red_lines, end = lines(tables, "plain"), reference["Dist of Sigma^-1"]
@@ -159,7 +159,7 @@ def figure1(scale: Scale) -> Numbers:
                 "prompts": [(run.seed, run.history) for run in on_prompts],
             }
         ),
-        "z on fresh prompts": fresh,
+        "fresh": fresh,
         "reference": {
             "least loss": [optimum],
             "looped": [looped.risk],
@@ -215,7 +215,7 @@ def whole_matrix_gap(tables: Tables, steps: list[float]) -> float:
 
 
 def judge_figure2(tables: Tables) -> Verdict:
-    steps = {name: [float(v) for v in column] for name, column in tables["best steps"].items()}
+    steps = {name: [float(v) for v in column] for name, column in tables["steps"].items()}
     cases = measured(
         "largest relative distance of a whole whitened matrix from the best step times I",
         ARRIVED,
@@ -248,4 +248,4 @@ def figure2(scale: Scale) -> Numbers:
         "Whitened preconditioners of the trained transformer, seed 0 of Figure 1; all seeds are "
         "in the table, and judged. innerloop's sign, minus the paper's."
     )
-    return Numbers({"matrices": matrix_table(found), "best steps": steps}, caption)
+    return Numbers({"matrices": matrix_table(found), "steps": steps}, caption)

@@ -166,7 +166,7 @@ def growth(norms: list[float]) -> float:
 
 
 def judge_figure4(tables: Tables) -> Verdict:
-    layers, other = tables["layers"], tables["another minimum"]
+    layers, other = tables["layers"], tables["minimum"]
     seeds = np.unique(np.asarray(layers["seed"]))
     norms = {
         seed: [float(v) for s, v in zip(layers["seed"], layers["norm"], strict=True) if s == seed]
@@ -235,7 +235,7 @@ def figure4(scale: Scale) -> Numbers:
     tables: dict[str, Table] = {
         "matrices": matrix_table(matrices),
         "layers": layers,
-        "another minimum": {"steps": place[:LAYERS].tolist()},
+        "minimum": {"steps": place[:LAYERS].tolist()},
     }
     return Numbers(tables, caption)
 
