@@ -26,7 +26,7 @@ from innerloop.papers.yang2024.settings import (
 from innerloop.prompt import Prompt
 from innerloop.training import train
 
-FEW = Sizes(4, 5, 4, 9, 0.05, 6)
+FEW = Sizes(4, 5, 4, 9, 0.3, 6)
 """Fewer shown tokens than features, as the paper has it in mind, and more heads than shown."""
 
 
