@@ -48,7 +48,7 @@ def draw_figure3(tables: Tables) -> Picture:
     left.axvline(M, color="black", linewidth=0.8, linestyle=":", label=f"N = m = {M}, gap 0")
     left.set(yscale="log", xlabel="N, shown labels", title="distance from $y^{best}$")
     left.set_ylabel(r"$E\,\frac{1}{K}\|\hat y^* - \hat y^{best}\|^2$")
-    left.legend()
+    left.legend(loc="lower left")
     right.plot(lengths, mean["learned error"], color="#D55E00", label="learned, penalty $m\\tau$")
     right.plot(lengths, mean["best error"], "--", color="#555555", label="$y^{best}$, $N\\tau$")
     right.axvline(M, color="black", linewidth=0.8, linestyle=":")

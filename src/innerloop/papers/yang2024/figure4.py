@@ -182,8 +182,9 @@ def figure4(scale: Scale) -> Numbers:
         {"training": table, "runs": runs},
         "The training loss above its infimum for different numbers of heads, every line a "
         "dictionary and start of its own. Left: one head and a few are stopped; from somewhat "
-        "below H = N on, training converges; with very many heads the loss oscillates, and at "
-        "another learning rate (dashed) it does not. Right: the saturated softmaxes of Gaussian "
+        "below H = N on, training converges; with many heads the loss oscillates, the more heads "
+        "the earlier, and at another learning rate (dashed) it does not. Right: the saturated "
+        "softmaxes of Gaussian "
         "tokens can hardly be trained, and the fewer heads, the higher the loss stops. Drawn is "
         "L - L*: with tau = 0.01 no loss itself could reach the 0.001 of the printed axis. "
         f"{recipe.in_words} Sizes: {recipe.sizes}; the paper has N = 30 and K = 200.",
