@@ -6,7 +6,6 @@ import inspect
 import multiprocessing
 import pkgutil
 import signal
-import signal
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ from tests.mutations.mutation import Mutation, applied, times
 
 AUTOMATIC = 1.01
 """What the value of every public function of theory is multiplied by."""
-LIMIT = 180
-"""Seconds for one claim at smoke; with a broken formula a search may never end, which is noticed."""
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 120.0
 """Seconds of computing after which a claim has noticed: broken formulas can search for ever."""
