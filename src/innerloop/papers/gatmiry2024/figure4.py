@@ -22,6 +22,7 @@ from innerloop.papers.gatmiry2024.figure_parts import (
     prompt_seeds,
     seeds,
 )
+from innerloop.papers.gatmiry2024.settings import against_last
 from innerloop.papers.gatmiry2024.training import (
     exactly_trained,
     looped_transformer,
@@ -64,8 +65,17 @@ def turning(tables: Tables) -> list[Check]:
         at_most(-1e-9, "below 0 is a saddle; exact, up to rounding"),
         {f"n = {n}": bend[n] for n in EXAMPLES},
     )
+    same = measured(
+        f"|exact loss of A trained on it, {FREE_LOOPS} loops, over that of a* I, minus 1|",
+        at_most(1e-6, "L-BFGS stops where the loss falls by 1e-9 of itself"),
+        {
+            "A symmetric, largest": max(abs(g) for n in EXAMPLES for g in gain["symmetric", n]),
+            f"A free, n = {many}": min(abs(g) for g in gain["free", many]),
+        },
+    )
     case = f"A free, n = {many}, largest of all starts"
     return [
+        *against_last(same),
         below.check(case, unlike=f"A symmetric, n = {many}"),
         below.check(case, unlike=f"A free, n = {few}"),
         saddle.check(f"n = {many}", unlike=f"n = {few}"),
