@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
-from innerloop.papers.gatmiry2024.settings import against_last, identity
+from innerloop.papers.gatmiry2024.settings import identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
 from innerloop.papers.quantity import at_most, measured
 from innerloop.papers.registry import Table
@@ -66,15 +66,19 @@ def as_rows(table: Table, **wanted: object) -> list[dict]:
 
 
 def exact_row(loops: int, n: int, d: int) -> Row:
-    """The exact optimum, and what it is told apart from."""
+    """The exact optimum, and the near misses it is told apart from."""
     best = theory.linear.looped_optimum(loops, n, d)
+    other = theory.linear.looped_optimum(loops + 1, n, d).steps[0].item()
     step = best.steps[0].item()
-    identity_steps = torch.ones(loops, dtype=torch.float64)
+
+    def loss(a: float) -> float:
+        return theory.linear.ray_risk(torch.full((loops,), a, dtype=torch.float64), n, d).item()
+
     return {
         "n": n,
         "loops": loops,
         "step size": step,
-        "step size of one loop more": theory.linear.looped_optimum(loops + 1, n, d).steps[0].item(),
+        "step size of one loop more": other,
         "distance": (1 - step) * d**0.5,
         "loss": best.risk,
         "loss at the step of one loop more": loss(other),
@@ -133,7 +137,13 @@ def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> lis
             ),
         },
     )
-    return [*against_last(step), *against_last(multiple), *against_last(excess)]
+    return [
+        step.check("the exact best step a*, largest", unlike="that of one loop more, smallest"),
+        multiple.check("trained, largest", unlike="diag(1.1, 1, ..., 1)"),
+        excess.check(
+            "the trained step, largest", unlike="the best step of one loop more, smallest"
+        ),
+    ]
 
 
 def plot_each(
