@@ -239,12 +239,6 @@ MUTATIONS = [
         lambda right: lambda made, penalty: right(made, penalty * made.task.shown / 6),
         ids("ybest", "underfit"),
     ),
-    Mutation(
-        "steps that take equally long",
-        f"{PAPER}.encoder_training:step_seconds",
-        lambda right: lambda chosen, heads, rounds: [0.01] * len(heads),
-        ids("figure5"),
-    ),
 ]
 
 ZETA = "theory.softmax.smallest_eigenvalue times 1.01"

@@ -33,7 +33,6 @@ KNOWS_MORE = at_most(
     1.0, "a learner that knows nothing of unseen tokens repeats the shown labels and answers 0"
 )
 BELOW = at_most(1.0, "weights of one sign, one head in one layer, cannot be below their floor")
-LONGER = at_least(1.25, "more than what equal encoders differ by on a busy machine")
 TO_FLOOR = "largest of half the inference loss in domain relative to the floor of one layer, H = 1"
 Rows = dict[str, list[float | int | str]]
 
@@ -180,21 +179,21 @@ def judge_figure5(tables: Tables) -> Verdict:
     heads, seconds = numbers(final, "heads").astype(int), numbers(final, "seconds")
     fewest, most = heads.min(), heads.max()
     first = {name: np.asarray(values)[heads == fewest].tolist() for name, values in final.items()}
-    trained_too, equal = "one layer, H = 1, trained", f"a second encoder with H = {fewest}"
+    trained_too = "one layer, H = 1, trained"
     converged: dict[str, Measured] = {
         f"four layers, H = {fewest}": worst(first, "in domain", 2 * line["floor"]),
         trained_too: line["one layer"] / line["floor"],
     }
-    slower = {f"H = {most}": seconds[heads == most][0] / first["seconds"][0], equal: line["again"]}
+    slower = seconds[heads == most][0] / first["seconds"][0]
     losses = numbers(final, "in domain")
     change = np.log(losses[heads == most] / losses[heads == fewest])
     return Verdict(
-        [
-            *checked(TO_FLOOR, BELOW, converged, unlike=trained_too),
-            *checked(f"time of a step relative to H = {fewest}", LONGER, slower, unlike=equal),
-        ],
+        checked(TO_FLOOR, BELOW, converged, unlike=trained_too),
         remarks=[
-            "Not judged, since it depends on the machine: which H is best within the time. The "
+            "Not judged, since it belongs to the machine: within a fixed time more heads complete "
+            f"fewer iterations. Here a step with H = {most} took {slower:.1f} times as long as one "
+            f"with H = {fewest}, and a second encoder with H = {fewest} "
+            f"{line['again']:.2f} times. Nor is it judged which H is best within the time. The "
             "paper adds that the curves of large H descend more slowly per iteration; here, at "
             f"equal steps, the logarithm of the loss of H = {most} relative to H = {fewest} is "
             + ", ".join(f"{value:.2f}" for value in change)
@@ -207,8 +206,7 @@ def judge_figure5(tables: Tables) -> Verdict:
 
 @figure(
     "yang2024/figure5",
-    "Four layers do not need many heads to converge, unlike one; within a fixed time, more heads "
-    "complete fewer iterations",
+    "Four layers do not need many heads to converge, unlike one",
     source="Figure 5, section 4",
     judge=judge_figure5,
     draw=draw_figure5,
