@@ -3,6 +3,7 @@
 from innerloop.tasks.covariates import (
     Covariates,
     Exponential,
+    FirstCoordinates,
     GaussianCovariates,
     ScaledCovariates,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Covariates",
     "DictionaryRegression",
     "Exponential",
+    "FirstCoordinates",
     "FreshQueries",
     "Functions",
     "GaussianCoefficients",
