@@ -156,7 +156,10 @@ ALGORITHMS = {
     "Lasso": [Case(Lasso(0.1, tolerance=1e-14))],
     "StableGradientDescent": [Case(StableGradientDescent(4))],
     # A matrix belongs to one length of prompts, and to its examples and queries in their order.
-    "LabelMap": [Case(LabelMap(normal(4, 9)), dictionary, unordered=False, any_length=False)],
+    "LabelMap": [
+        Case(LabelMap(normal(4, 9)), dictionary, unordered=False, any_length=False),
+        Case(LabelMap(normal(4, 9), lambda k: normal(k, 9)), dictionary, unordered=False),
+    ],
     "Newton": [Case(Newton(3)), Case(Newton(0))],
 }
 ENCODER = DictionaryEncoder(D, 2, layers=2, width=8, hidden=8, generator=seeded(), dtype=DOUBLE)
@@ -211,6 +214,12 @@ def exported(package, method):
     }
 
 
+def require_examples(what, found, given):
+    missing, extra = sorted({*found} - {*given}), sorted({*given} - {*found})
+    assert not missing, f"{missing} needs an example in {what} of tests/test_contracts.py"
+    assert not extra, f"{what} of tests/test_contracts.py names {extra}, which is not exported"
+
+
 def parts_of(thing):
     """Classes of everything that a task is composed of, down to the innermost."""
     if not is_dataclass(thing):
@@ -229,7 +238,7 @@ def select(prompt, index):
 
 
 def test_every_exported_task_is_checked_here():
-    assert set(exported(tasks, "sample")) == set(TASKS)
+    require_examples("TASKS", exported(tasks, "sample"), TASKS)
     assert all(type(t).__name__ == name for name, made in TASKS.items() for t in made)
 
 
@@ -237,11 +246,11 @@ def test_every_exported_part_is_in_a_task_that_is_checked_here():
     used = set().union(*(parts_of(task) for made in TASKS.values() for task in made))
     parts = set(exported(tasks, "draw")) | set(exported(tasks, "__call__"))
     assert {ScaledCovariates.__name__, TransformedFunctions.__name__} <= parts
-    assert parts <= used
+    assert parts <= used, f"{parts - used} needs a task in TASKS of tests/test_contracts.py"
 
 
 def test_every_exported_algorithm_is_checked_here():
-    assert set(exported(algorithms, "__call__")) == set(ALGORITHMS)
+    require_examples("ALGORITHMS", exported(algorithms, "__call__"), ALGORITHMS)
     for name, made in ALGORITHMS.items():
         assert all(type(case.learner).__name__ == name for case in made)
 
@@ -250,7 +259,7 @@ def test_every_exported_model_is_checked_here():
     modules = {
         name for name, thing in exported(models, "forward").items() if issubclass(thing, nn.Module)
     }
-    assert modules == set(MODELS)
+    require_examples("MODELS", modules, MODELS)
     for name, made in MODELS.items():
         assert all(type(case.learner).__name__ == name for case in made)
 
@@ -421,7 +430,7 @@ def test_a_learning_curve_ends_with_the_prediction(case):
     prompt = case.prompts(batch=3)
     curve = curve_answers(case.learner, prompt)
     assert curve.shape == (3, prompt.n + 1)
-    torch.testing.assert_close(curve[:, -1], case.learner(prompt)[:, 0], **CLOSE)
+    torch.testing.assert_close(curve[:, -1], case.learner(prompt)[:, -1], **CLOSE)
 
 
 @any_length
@@ -461,3 +470,12 @@ def test_every_parameter_of_a_model_that_matters_has_a_gradient(case):
     )
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert any(gradient.abs().max() > 0 for gradient in gradients)
+
+
+def test_what_has_no_example_is_named_with_the_file_to_touch():
+    with pytest.raises(
+        AssertionError, match=r"\['New'\] needs an example in MODELS of tests/test_"
+    ):
+        require_examples("MODELS", {"New", "Old"}, {"Old": []})
+    with pytest.raises(AssertionError, match=r"names \['Old'\], which is not exported"):
+        require_examples("MODELS", {}, {"Old": []})

@@ -169,8 +169,8 @@ def test_after_all_examples_the_first_query_is_next():
     prompt = random_prompt(batch=2, n=5, d=3, queries=2)
     asked = prompt.next_example(5)
     assert torch.equal(asked.x, prompt.x)
-    assert torch.equal(asked.x_query, prompt.x_query[:, :1])
-    assert torch.equal(asked.y_query, prompt.y_query[:, :1])
+    assert torch.equal(asked.x_query, prompt.x_query[:, -1:])
+    assert torch.equal(asked.y_query, prompt.y_query[:, -1:])
 
 
 def test_the_next_example_is_compared_with_its_clean_label_where_the_query_is_clean():
@@ -197,7 +197,7 @@ def test_the_targets_of_a_learning_curve_are_noisy_where_the_querys_label_is():
     task = DictionaryRegression.gaussian(3, 2, 6, 4, 0.3, generator=seeded())
     prompt = task.sample(3, generator=seeded())
     assert prompt.y_clean is None
-    assert torch.equal(prompt.curve_targets(), torch.cat([prompt.y, prompt.y_query[:, :1]], 1))
+    assert torch.equal(prompt.curve_targets(), torch.cat([prompt.y, prompt.y_query[:, -1:]], 1))
 
 
 def test_interleaving_no_examples_leaves_the_query_alone():

@@ -29,7 +29,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
-        return sorted({*globals(), *__all__})
+        return __all__
 
 
 __all__ = ["Prompt", "TokenSequence"]

@@ -32,6 +32,7 @@ def require_memory(what: str, size: int | float) -> None:
 
 
 def _amount(size: int | float) -> str:
+    size = min(size, 10**30)  # what is beyond a float has no digits that matter
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"

@@ -141,9 +141,9 @@ class Prompt:
         return TokenSequence(tokens, readout, self.curve_targets().unsqueeze(-1))
 
     def curve_targets(self) -> Float[Tensor, "batch counts"]:
-        """The labels of x_1, ..., x_n and of the first query: clean in all places, or in none."""
+        """The labels of x_1, ..., x_n and of the last query: clean in all places, or in none."""
         labels = self.y if self.y_clean is None else self.y_clean
-        return torch.cat([labels, self.y_query[:, :1]], dim=1)
+        return torch.cat([labels, self.y_query[:, -1:]], dim=1)
 
     def each_query(self) -> Prompt:
         """batch * queries prompts with one query each; those of one prompt stand in a row."""
@@ -169,9 +169,12 @@ class Prompt:
         return self._with(x=self.x[:, :k], y=self.y[:, :k], y_clean=clean)
 
     def next_example(self, k: int) -> Prompt:
-        """The first k examples, and example k + 1 as the query; the first query, if k = n."""
+        """The first k examples, and example k + 1 as the query; the last query, if k = n.
+
+        The last: the first queries of a dictionary are its examples.
+        """
         start = self.prefix(k)
-        x_query = self.x[:, k : k + 1] if k < self.n else self.x_query[:, :1]
+        x_query = self.x[:, k : k + 1] if k < self.n else self.x_query[:, -1:]
         return start._with(x_query=x_query, y_query=self.curve_targets()[:, k : k + 1])
 
     def to(

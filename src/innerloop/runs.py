@@ -64,6 +64,16 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
+def require_writable(name: str, path: Path) -> None:
+    """Refuses what cannot be written or replaced as a file, before the work that it is for.
+
+    A pipe would be waited on for ever, and a folder or a device is not ours to replace.
+    """
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{name} must be a file that can be written, got {path}")
+    writable_folder(path.parent)
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Writes the whole file or nothing, even if the machine stops half way."""
     data = content.encode() if isinstance(content, str) else content

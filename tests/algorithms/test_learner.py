@@ -81,7 +81,7 @@ def test_a_learning_curve_predicts_every_example_from_those_before_it(learner):
             prompt.x[:, :k], prompt.y[:, :k], prompt.x[:, k : k + 1], prompt.y[:, k : k + 1]
         )
         torch.testing.assert_close(curve[:, k : k + 1], learner(asked), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(curve[:, 5], learner(prompt)[:, 0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(curve[:, 5], learner(prompt)[:, -1], rtol=1e-12, atol=1e-12)
 
 
 def test_any_callable_has_a_learning_curve():

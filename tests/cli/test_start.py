@@ -94,6 +94,8 @@ def test_a_command_that_starts_anew_only_says_that_it_was_stopped(monkeypatch, c
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_an_exception_only_while_a_command_runs(monkeypatch, number):
     before = {number: signal.getsignal(number) for number in process.SIGNALS}
+    # As from a terminal: a shell that runs tests in the background has Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     left = []
     monkeypatch.setattr(process, "_received", [])
     monkeypatch.setattr(process, "_leave", lambda number, frame: left.append(number))
@@ -123,6 +125,8 @@ def test_ctrl_c_while_torch_is_imported_shows_no_traceback(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=tmp_path,
+        # As from a terminal: a shell that runs tests in the background has Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     child.stdout.read(1)
     time.sleep(0.05)

@@ -59,7 +59,7 @@ def test_the_learning_curve_asks_for_the_next_token_of_the_whole_dictionary():
     for k in range(5):
         weights = model.attention(TASK.tokens, k)  # [k, tokens]
         torch.testing.assert_close(curve[:, k], prompt.y[:, :k] @ weights[:, k])
-    torch.testing.assert_close(curve[:, 5], model(prompt)[:, 0])
+    torch.testing.assert_close(curve[:, 5], model(prompt)[:, -1])
 
 
 def test_training_starts_from_gaussian_queries_and_zero_weights():

@@ -174,11 +174,46 @@ def test_the_registry_itself_draws_nothing():
     assert not any("matplotlib" in name for name in names)
 
 
-def test_every_claim_and_figure_has_a_test():
-    texts = {path: path.read_text() for path in Path(__file__).parent.glob("test_*.py")}
-    for id in entries():
+def without_test(ids, folder):
+    """Those that no test file of their paper names, each with the sentence of what to do."""
+    texts = {path: path.read_text() for path in folder.glob("test_*.py")}
+    for id in ids:
         key, name = id.split("/")
         tested = [text for path, text in texts.items() if path.name.startswith(f"test_{key}")]
-        assert any(f'"{name}"' in text or f'"{id}"' in text for text in tested), (
-            f"{id} has no test: give it its expected verdict in tests/papers/test_{key}*.py"
-        )
+        if not any(f'"{name}"' in text or f'"{id}"' in text for text in tested):
+            yield f"{id} has no test: give it its expected verdict in tests/papers/test_{key}*.py"
+
+
+def test_every_claim_and_figure_has_a_test():
+    missing = list(without_test(entries(), Path(__file__).parent))
+    assert not missing, "\n".join(missing)
+
+
+def test_a_claim_without_a_test_is_named_with_the_file_to_touch(tmp_path):
+    (tmp_path / "test_new2025_claims.py").write_text(
+        'EXPECTED = {"lemma1": 1, "new2025/lemma2": 2}'
+    )
+    (tmp_path / "test_old2025.py").write_text('EXPECTED = {"lemma3": 1}')
+    ids = [f"new2025/lemma{i}" for i in (1, 2, 3)]
+    assert list(without_test(ids, tmp_path)) == [
+        "new2025/lemma3 has no test: give it its expected verdict in tests/papers/test_new2025*.py"
+    ]
+
+
+def test_what_is_missing_of_a_paper_is_named_with_the_file_to_touch(papers_folder, monkeypatch):
+    def refusal():
+        with pytest.raises(registry.IncompletePaperError) as error:
+            registry.check_papers(papers_folder, "some_papers")
+        return str(error.value)
+
+    lemma = papers_folder / "new2025" / "lemma.py"
+    lemma.write_text("")
+    assert str(lemma) in refusal()
+    assert "__init__.py beside it" in refusal()
+    lemma.unlink()
+    monkeypatch.setitem(registry.PAPERS, "other2025", PAPERS["ahn2023"])
+    assert f"has no folder {papers_folder / 'other2025'} with an __init__.py" in refusal()
+    monkeypatch.delitem(registry.PAPERS, "other2025")
+    (papers_folder / "extra2025").mkdir()
+    (papers_folder / "extra2025" / "__init__.py").write_text("")
+    assert "registry.PAPERS has no key 'extra2025'" in refusal()

@@ -6,7 +6,8 @@ papers would write them: in the space of examples, not of Gram matrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,17 +37,20 @@ class GradientDescent:
 
     def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         """w_0 = 0, w_1, ..., the last of which predicts."""
+        return torch.stack(list(self._path(prompt)), dim=1)
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
+        (last,) = deque(self._path(prompt), maxlen=1)  # of many steps, only one is in memory
+        return linear_prediction(last, prompt)
+
+    def _path(self, prompt: Prompt) -> Iterator[Tensor]:
         w = prompt.y.new_zeros(len(prompt), prompt.d)
-        path = [w]
+        yield w
         for preconditioner in self.preconditioners:
             residual = (prompt.x @ w.unsqueeze(-1)).squeeze(-1) - prompt.y  # [batch, n]
             gradient = _moment(prompt.x, residual) / max(prompt.n, 1)
             w = w - _times(preconditioner, gradient)
-            path.append(w)
-        return torch.stack(path, dim=1)
-
-    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
-        return linear_prediction(self.iterates(prompt)[:, -1], prompt)
+            yield w
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ class Lasso:
     """argmin_w (1/2n) sum_i (<w, x_i> - y_i)^2 + penalty |w|_1.
 
     By accelerated proximal gradient steps of size 1 / |S|_2 on all prompts at once (Beck and
-    Teboulle 2009), until no entry of w moves by more than `tolerance` times the largest one.
+    Teboulle 2009), until no entry of w moves by more than `tolerance` times the largest one, or
+    than rounding would move it.
     """
 
     penalty: float
@@ -34,6 +35,7 @@ class Lasso:
     def weights(self, prompt: Prompt) -> Float[Tensor, "batch d"]:
         s, m = prompt.moments()
         largest = torch.linalg.eigvalsh(s)[:, -1:].clamp_min(torch.finfo(s.dtype).tiny ** 0.5)
+        tolerance = max(self.tolerance, 4 * torch.finfo(s.dtype).eps)
         w = torch.zeros_like(m)
         ahead, momentum, moving = w, 1.0, torch.ones_like(largest, dtype=torch.bool)
         for _ in range(self.most_steps):
@@ -45,7 +47,7 @@ class Lasso:
             ahead = moved + (momentum - 1) / after * (moved - w)
             change = (moved - w).abs().amax(1, keepdim=True)
             w, momentum = moved, after
-            moving = moving & (change > self.tolerance * w.abs().amax(1, keepdim=True))
+            moving = moving & (change > tolerance * w.abs().amax(1, keepdim=True))
             if not moving.any():
                 break
         return w

@@ -60,6 +60,16 @@ def example_by_example(learner: Learner, prompt: Prompt) -> Float[Tensor, "batch
     return torch.cat([answers(learner, prompt.next_example(k)) for k in range(prompt.n + 1)], dim=1)
 
 
+def dictionary_curve(learner: Learner, prompt: Prompt) -> Float[Tensor, "batch counts"]:
+    """The curve of a learner that answers for a whole dictionary at every length.
+
+    The prediction for token k + 1 with the first k labels shown; at last for the last token.
+    """
+    places = [*range(prompt.n), -1]
+    curve = [answers(learner, prompt.prefix(k))[:, i] for k, i in enumerate(places)]
+    return torch.stack(curve, dim=1)
+
+
 def linear_prediction(
     w: Float[Tensor, "batch d"], prompt: Prompt
 ) -> Float[Tensor, "batch queries"]:

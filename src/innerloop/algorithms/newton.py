@@ -44,9 +44,12 @@ class Newton:
     def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         spectrum = _Spectrum.of(prompt)
         inverse = self._start(spectrum)
-        for _ in range(self.steps):
-            before, inverse = inverse, inverse * (2 - spectrum.values * inverse)
-            if torch.equal(before, inverse):  # converged to the last digit
+        earlier = before = inverse
+        for step in range(self.steps):
+            earlier, before, inverse = before, inverse, inverse * (2 - spectrum.values * inverse)
+            # Converged: in the end the last digit of some eigenvalues goes to and fro for ever.
+            if step > 0 and torch.equal(earlier, inverse):
+                inverse = inverse if (self.steps - step) % 2 else before
                 break
         return linear_prediction(spectrum.weights(inverse), prompt)
 

@@ -3,7 +3,13 @@
 from innerloop.analysis.curves import plot_learning_curves
 from innerloop.analysis.distances import distance_to_identity, prediction_distance
 from innerloop.analysis.loops import AfterLoops, loop_curve, loop_spectral_radius
-from innerloop.analysis.risk import Estimate, chunk_for, estimate_risk, learning_curve
+from innerloop.analysis.risk import (
+    Estimate,
+    chunk_for,
+    estimate_risk,
+    learning_curve,
+    require_samples,
+)
 from innerloop.analysis.shifts import (
     Shift,
     ShiftRow,
@@ -28,6 +34,7 @@ __all__ = [
     "one_step_risk",
     "plot_learning_curves",
     "prediction_distance",
+    "require_samples",
     "shift_table",
     "standard_shifts",
 ]

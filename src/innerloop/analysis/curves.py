@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from innerloop.analysis.risk import Estimate
@@ -41,8 +42,9 @@ def plot_learning_curves(
         axes.fill_between(counts, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set(xlabel="examples seen", ylabel="expected squared error", title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    largest = max(e.mean for curve in curves.values() for e in curve) / relative_to
-    smallest = min(e.mean for curve in curves.values() for e in curve) / relative_to
+    # A learner that diverges leaves the picture, and not the others in it.
+    finite = [e.mean for curve in curves.values() for e in curve if isfinite(e.mean)] or [0.0]
+    largest, smallest = max(finite) / relative_to, min(finite) / relative_to
     if largest > 0 and smallest < largest / 50:
         # Learners that are exact reach rounding: what is below the bottom is as good as 0.
         axes.set_yscale("log")

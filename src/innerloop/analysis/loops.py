@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.func import jacrev, vmap
 
-from innerloop.analysis.risk import Estimate
+from innerloop.analysis.risk import Estimate, require_samples
+from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import LinearAttention
 from innerloop.prompt import Prompt
 from innerloop.tasks import Task
+
+MOST_LOOPS = 1000
+"""Every number of loops up to the last is measured from the start: their cost is a square."""
 
 
 @torch.no_grad()
@@ -63,11 +68,17 @@ def loop_curve(
     """
     if loops < 1:
         raise ValueError(f"loops must be at least 1, got {loops}")
+    if loops > MOST_LOOPS:
+        raise ValueError(f"loops must be at most {MOST_LOOPS}, got {loops}")
+    require_samples(samples)
+    # All at once: a percentile needs every error.
+    require_memory(f"{samples} prompts", 3 * FLOAT64 * samples * (task.n + 1) * (task.d + 1))
     prompt = task.sample(samples, generator=generator)
     curve = []
     for count in range(1, loops + 1):
         looped = LinearAttention(model.weights, count, masked=model.masked)
         errors = (looped(prompt) - prompt.y_query).square().mean(1)
-        median, upper = errors.quantile(errors.new_tensor([0.5, 0.99])).tolist()
+        # NumPy, since torch takes the quantiles of 16 million numbers at most.
+        median, upper = np.quantile(errors.double().cpu().numpy(), [0.5, 0.99]).tolist()
         curve.append(AfterLoops(count, Estimate.of(errors), median, upper))
     return curve

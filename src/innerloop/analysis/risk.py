@@ -40,6 +40,8 @@ class Estimate:
         return f"{self.mean:.4g} ± {self.standard_error:.1g}"
 
 
+MOST_SAMPLES = 10**8
+"""Prompts to average over: minutes for the quickest learner, and four digits of the mean."""
 CHUNK_BYTES = 2**28
 """Of the covariates that are in memory at one time, about."""
 
@@ -47,6 +49,16 @@ CHUNK_BYTES = 2**28
 def chunk_for(task: Task) -> int:
     """How many prompts of a task to draw at one time: at most 20,000, fewer if they are long."""
     return max(1, min(20_000, CHUNK_BYTES // (8 * (task.n + 1) * (task.d + 1))))
+
+
+def require_samples(samples: int) -> None:
+    if samples < 2:
+        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    if samples > MOST_SAMPLES:
+        raise ValueError(
+            f"samples must be at most {MOST_SAMPLES}, got {samples}; more would take hours, and "
+            "the standard error falls with their square root only"
+        )
 
 
 @torch.no_grad()
@@ -82,7 +94,7 @@ def learning_curve(
 ) -> list[Estimate]:
     """The expected squared error of predicting example k + 1 from the first k, k = 0 to n.
 
-    On the same prompts for all k; the last is the first query's. Where the task's queries are
+    On the same prompts for all k; the last is the last query's. Where the task's queries are
     without noise, so are the labels compared with at every k.
     """
 
@@ -105,8 +117,7 @@ def _in_chunks(
     Means and squares of chunks are put together as they come (Chan, Golub and LeVeque 1979):
     memory does not grow with the number of prompts.
     """
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    require_samples(samples)
     chunk = chunk_for(task) if chunk is None else chunk
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")

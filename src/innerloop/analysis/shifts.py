@@ -30,6 +30,7 @@ from innerloop.tasks import (
     TransformedFunctions,
     gaussian_linear,
     law_of,
+    moved,
     with_covariance,
     with_noise,
     with_orthogonal_query,
@@ -131,7 +132,8 @@ def _label_std(task: Regression | LinearRegression) -> float:
     """Of a clean label: exact where it is known, else from prompts of a fixed seed."""
     if isinstance(task, LinearRegression):
         return (task.prior @ task.covariance).trace().sqrt().item()
-    return task.sample(10_000, generator=torch.Generator().manual_seed(0)).y_query.std().item()
+    prompts = moved(task, "cpu").sample(10_000, generator=torch.Generator().manual_seed(0))
+    return prompts.y_query.std().item()
 
 
 def _graded(covariance: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:

@@ -59,7 +59,7 @@ def forward_forms(
             table.add_column(column, justify="right")
     for name, form in FORMS.items():
         weights = form.gaussian(D, LAYERS, 0.05, generator=_generator(), dtype=torch.float32)
-        gram_space = _gram_space(weights, compiled)  # compiled once, not for every n
+        gram_space = _gram_space(weights, compiled)
         for n, few, many in sizes:
             seconds = _seconds_per_prompt(weights, gram_space, _prompt(n, few), _prompt(n, many))
             ratios = [seconds["n x n"] / seconds[way] for way in columns]
@@ -134,7 +134,8 @@ def _gram_space(weights: LinearAttentionWeights, compiled: bool) -> dict[str, Pr
     ways: dict[str, Predict] = {"eager": _with_fresh_gram(model), "eager, kept": model}
     if compiled:
         quick = LinearAttention(weights)
-        quick.compile()
+        # For each size by itself: with open sizes, torch 2.13 keeps strides of the first batch.
+        quick.compile(dynamic=False)
         ways |= {"compiled": _with_fresh_gram(quick), "compiled, kept": quick}
     return ways
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,13 @@ from innerloop import analysis
 from innerloop.algorithms import Learner
 from innerloop.cli.console import console, say
 from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, TASKS, Run, Spec, own_learner
+from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
 from innerloop.models import LinearAttention
-from innerloop.runs import writable_folder
+from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Task, moved
+from innerloop.tasks.checks import require_seed
 from innerloop.theory.wishart import TooLargeError
 from innerloop.training import load_weights, read_weights
 
@@ -74,11 +77,12 @@ def evaluate(
         seed: of the prompts.
         device: where to evaluate, such as cpu or cuda.
     """
+    usable(device)
     subject = _subject(run, task, model, device)
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2 to give a standard error, got {samples}")
+    analysis.require_samples(samples)
+    require_seed(seed)
     if curve is not None:
-        writable_folder(curve.absolute().parent)
+        require_writable("curve", curve)
         if curve.suffix not in (".png", ".svg", ".pdf"):
             raise ValueError(f"curve must be a .png, .svg or .pdf file, got {curve}")
     if loops is not None:
@@ -199,7 +203,9 @@ def _curves(
                 learner, subject.task, samples=fewer, generator=_generator(seed, device)
             )
     picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
-    picture.savefig(file, dpi=150, bbox_inches="tight")
+    drawn = io.BytesIO()
+    picture.savefig(drawn, format=file.suffix[1:], dpi=150, bbox_inches="tight")
+    write_atomic(file, drawn.getvalue())
     say(f"learning curves of {fewer} prompts: {file}")
 
 

@@ -21,7 +21,7 @@ from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
 from innerloop.papers import Entry, Outcome, Result, Scale
 from innerloop.report import write_report
-from innerloop.runs import RunStore, writable_folder, write_atomic
+from innerloop.runs import RunStore, require_writable, writable_folder, write_atomic
 
 STYLES = {
     Outcome.HOLDS: "green",
@@ -62,10 +62,10 @@ def reproduce(
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    if json_file is not None and json_file.exists() and not json_file.is_file():
-        raise ValueError(f"json must be a file that can be written, got {json_file}")
-    for folder in (report, runs, *([json_file.parent] if json_file else [])):
+    for folder in (report, runs):
         writable_folder(folder)
+    if json_file is not None:
+        require_writable("json", json_file)
     console, store = make_console(), RunStore(runs)
     on_disk = papers.all_found(scale, store)
     by_id = {e.id: on_disk[e.id] for e in chosen if e.id in on_disk and not force}

@@ -78,7 +78,8 @@ def _with(kind: str, text: str, options: dict[str, Any]) -> Spec:
 class _progress:
     """A bar with the loss and the time left; gives the function that the trainer calls.
 
-    It appears with the first step: what is refused before is a sentence alone.
+    It appears with the first step: what is refused before is a sentence alone. Until then a line
+    says that something is done, since an exact loss may take a minute to expand.
     """
 
     def __init__(self, steps: int) -> None:
@@ -98,15 +99,19 @@ class _progress:
             TimeRemainingColumn(),
             console=console(),
         )
+        self.waiting = console().status("preparing the first step")
         self.bar = self.progress.add_task("", total=steps, loss=float("nan"))
 
     def __enter__(self) -> Any:
+        self.waiting.start()
         return self._update
 
     def _update(self, step: int, loss: float) -> None:
+        self.waiting.stop()
         self.progress.start()
         self.progress.update(self.bar, completed=step, loss=loss)
 
     def __exit__(self, *error: Any) -> None:
+        self.waiting.stop()
         if self.progress.live.is_started:
             self.progress.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from innerloop.experiments.catalogue import (
     TABLES,
     TASKS,
 )
+from innerloop.experiments.devices import usable
 from innerloop.experiments.spec import Spec
 from innerloop.locks import folder_lock
 from innerloop.runs import write_atomic
 from innerloop.tables import as_csv
 from innerloop.tasks import Task, moved
+from innerloop.tasks.checks import require_at_least, require_seed
 from innerloop.training import (
     Checkpoint,
     CheckpointError,
@@ -39,7 +41,7 @@ RECORDS = 100
 """Rows of the history of a run, about."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Experiment:
     """A model, a task, and how the one is trained on the other.
 
@@ -51,26 +53,38 @@ class Experiment:
 
     model: Spec
     task: Spec
-    objective: Spec = field(default="prompts")  # type: ignore[assignment]
-    optimizer: Spec = field(default="adam")  # type: ignore[assignment]
-    schedule: Spec = field(default="cosine")  # type: ignore[assignment]
-    steps: int = 2000
+    objective: Spec
+    optimizer: Spec
+    schedule: Spec
+    steps: int
     """Optimizer steps in all."""
-    clip: float | None = 10.0
+    clip: float | None
     """The largest norm of a gradient; None does not limit it."""
-    seed: int = 0
+    seed: int
     """Of the initial weights and of the data."""
 
-    def __post_init__(self) -> None:
-        for kind in SPECS:
-            spec = Spec.parse(kind, getattr(self, kind), TABLES[kind])
-            object.__setattr__(self, kind, spec)
-        if type(self.steps) is not int or self.steps < 1:
-            raise ValueError(f"steps must be a whole number of at least 1, got {self.steps!r}")
-        if type(self.seed) is not int or not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must be between 0 and 2^63 - 1, got {self.seed!r}")
-        if self.clip is not None and not 0 < self.clip < float("inf"):
-            raise ValueError(f"clip must be positive and finite, or None, got {self.clip}")
+    def __init__(
+        self,
+        model: Spec | str,
+        task: Spec | str,
+        objective: Spec | str = "prompts",
+        optimizer: Spec | str = "adam",
+        schedule: Spec | str = "cosine",
+        *,
+        steps: int = 2000,
+        clip: int | float | None = 10.0,
+        seed: int = 0,
+    ) -> None:
+        specs = zip(SPECS, (model, task, objective, optimizer, schedule), strict=True)
+        values = {kind: Spec.parse(kind, given, TABLES[kind]) for kind, given in specs}
+        require_at_least("steps", steps, 1)
+        require_seed(seed)
+        if clip is not None:
+            if type(clip) not in (int, float) or not 0 < clip < float("inf"):
+                raise ValueError(f"clip must be positive and finite, or None, got {clip!r}")
+            clip = float(clip)
+        # Past the dataclass, which is frozen.
+        vars(self).update(values, steps=steps, clip=clip, seed=seed)
 
     def as_json(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -90,12 +104,13 @@ class Experiment:
 
     def build(self, device: torch.device | str = "cpu") -> tuple[nn.Module, Task, torch.Generator]:
         """The model at its start, the task, and the generator that the data will come from."""
+        device = usable(device)
         task = self.task.build(TASKS)
         # Weights are drawn on the CPU, so that a seed means the same start everywhere.
         start = torch.Generator().manual_seed(self.seed)
         model = self.model.build(MODELS, task, start).to(device, dtype_of(task))
         generator = start
-        if torch.device(device).type != "cpu":
+        if device.type != "cpu":
             generator = torch.Generator(device).manual_seed(self.seed)
         return model, moved(task, device), generator
 
@@ -158,14 +173,15 @@ class Run:
         """From the folder of a run, or from its checkpoint file."""
         path = Path(path)
         file = path / WEIGHTS if path.is_dir() else path
+        device = usable(device)
         header, tensors = read_checkpoint(file)
         try:
             experiment = Experiment.from_json(header["config"])
-        except ValueError as error:
+            model, task, _ = experiment.build(device)
+        except (ValueError, OverflowError) as error:
             raise CheckpointError(
-                f"{file} does not say which experiment it belongs to: {error}"
+                f"the checkpoint {file} does not say which experiment it belongs to: {error}"
             ) from error
-        model, task, _ = experiment.build(device)
         load_weights(model, tensors, file)
         model.eval()
         return cls(file.parent, experiment, model, task, History(header["history"]), header["step"])
@@ -173,4 +189,4 @@ class Run:
 
 def dtype_of(task: Task) -> torch.dtype:
     """The precision of what a task samples."""
-    return task.sample(1, generator=torch.Generator().manual_seed(0)).targets.dtype
+    return moved(task, "cpu").sample(1, generator=torch.Generator().manual_seed(0)).targets.dtype

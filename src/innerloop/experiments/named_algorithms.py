@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from innerloop import theory
 from innerloop.algorithms import (
@@ -19,6 +20,9 @@ from innerloop.algorithms import (
     Zero,
 )
 from innerloop.tasks import DictionaryRegression, Task, gaussian_linear
+
+MOST_STEPS = 100_000
+"""Steps of an iteration; more would take minutes for every batch of prompts."""
 
 
 def zero(task: Task) -> Learner:
@@ -43,15 +47,15 @@ def lasso(task: Task, *, penalty: float = 0.1) -> Learner:
 
 def gradient_descent(task: Task, *, steps: int = 3, step_size: float | None = None) -> Learner:
     """gradient descent; without step_size, the longest step that is stable on every prompt"""
+    _require_steps(steps)
     if step_size is None:
         return StableGradientDescent(steps)
-    if not 1 <= steps <= 1_000_000:
-        raise ValueError(f"steps must be between 1 and 1,000,000, got {steps}")
     return GradientDescent.repeated(step_size, steps)
 
 
 def newton(task: Task, *, steps: int = 5) -> Learner:
     """Newton's iteration for the inverse"""
+    _require_steps(steps, least=0)
     return Newton(steps)
 
 
@@ -81,17 +85,24 @@ def looped_step(task: Task, *, loops: int = 5) -> Learner:
 def feature_ridge(task: Task, *, penalty: float | None = None) -> Learner:
     """ridge regression on a dictionary's features; the best penalty is that of Yang 2024, (22)"""
     known = _dictionary(task, "feature-ridge")
-    best = known.features.shape[1] * known.tau
-    matrix = theory.softmax.ridge_matrix(
-        known.features, known.shown, best if penalty is None else penalty
-    )
-    return LabelMap(matrix)
+    chosen = known.features.shape[1] * known.tau if penalty is None else penalty
+
+    def matrix(shown: int) -> Tensor:
+        if penalty is None and known.tau == 0:  # the limit of small penalties, at any length
+            return theory.softmax.DictionaryRisk.of(known.features, shown, 0.0).optimum
+        return theory.softmax.ridge_matrix(known.features, shown, chosen)
+
+    return LabelMap(matrix(known.shown), matrix)
 
 
 def shown_labels(task: Task) -> Learner:
     """a dictionary's shown labels where they are asked for, 0 for the others"""
     known = _dictionary(task, "shown-labels")
-    return LabelMap(torch.eye(known.shown, len(known.tokens)).to(known.features))
+
+    def matrix(shown: int) -> Tensor:
+        return torch.eye(shown, len(known.tokens)).to(known.features)
+
+    return LabelMap(matrix(known.shown), matrix)
 
 
 ALGORITHMS: dict[str, Callable[..., Learner]] = {
@@ -107,6 +118,11 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "feature-ridge": feature_ridge,
     "shown-labels": shown_labels,
 }
+
+
+def _require_steps(steps: int, least: int = 1) -> None:
+    if not least <= steps <= MOST_STEPS:
+        raise ValueError(f"steps must be between {least} and {MOST_STEPS}, got {steps}")
 
 
 def _dictionary(task: Task, name: str) -> DictionaryRegression:

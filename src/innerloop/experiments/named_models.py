@@ -21,8 +21,8 @@ from innerloop.models import (
 from innerloop.tasks import DictionaryRegression, Task
 from innerloop.tasks.checks import require_at_least
 
-DEEPEST = 100_000
-"""Layers that a prompt may pass; a single step of more would take minutes."""
+DEEPEST = 10_000
+"""Layers that a prompt may pass; a single step of training takes seconds with so many."""
 
 
 def gd(

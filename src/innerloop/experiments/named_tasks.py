@@ -16,9 +16,11 @@ from innerloop.tasks import (
     SparseLinearFunctions,
     Task,
 )
-from innerloop.tasks.checks import require_at_least
+from innerloop.tasks.checks import require_at_least, require_seed
 
 DType = Literal["float64", "float32"]
+WIDEST = 5_000
+"""Coordinates of x; the eigenvalues of a larger covariance take minutes."""
 
 
 def linear(
@@ -30,12 +32,11 @@ def linear(
     dtype: DType = "float64",
 ) -> LinearRegression:
     """linear regression with Gaussian covariates; spectrum=1/0.5/0.25 sets their d variances"""
-    require_at_least("d", d, 1)
+    _require_sizes(d, n)
     if spectrum is not None and len(spectrum) != d:
         raise ValueError(
             f"spectrum must give d = {d} variances, got {len(spectrum)}; set d={len(spectrum)}"
         )
-    require_memory(f"a covariance of d = {d}", FLOAT64 * d**2)
     covariance = torch.diag(torch.tensor(spectrum or [1.0] * d, dtype=getattr(torch, dtype)))
     if prior == "inverse":
         return LinearRegression.with_inverse_prior(covariance, n, noise_std)
@@ -46,8 +47,7 @@ def sparse(
     d: int = 20, n: int = 20, nonzero: int = 3, noise_std: float = 0.0, dtype: DType = "float64"
 ) -> Regression:
     """linear regression in which only `nonzero` of the d coordinates matter (Garg 2022)"""
-    require_at_least("d", d, 1)
-    require_memory(f"a covariance of d = {d}", FLOAT64 * d**2)
+    _require_sizes(d, n)
     kind = getattr(torch, dtype)
     functions = SparseLinearFunctions(d, nonzero, kind)
     return Regression(
@@ -66,7 +66,8 @@ def dictionary(
 ) -> DictionaryRegression:
     """a dictionary of `tokens` unit tokens, `shown` of their labels given (Yang 2024)"""
     require_memory(f"{tokens} tokens of d = {d}", FLOAT64 * tokens * (d + features))
-    generator = torch.Generator().manual_seed(_seed(seed))
+    require_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     task = DictionaryRegression.gaussian(d, features, tokens, shown, tau, generator=generator)
     kind = getattr(torch, dtype)
     return DictionaryRegression(
@@ -87,7 +88,12 @@ REFERENCES: dict[str, tuple[str, ...]] = {
 """What each task is compared with unless asked otherwise."""
 
 
-def _seed(seed: int) -> int:
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed}")
-    return seed
+def _require_sizes(d: int, n: int) -> None:
+    require_at_least("d", d, 1)
+    require_at_least("n", n, 1)
+    if d > WIDEST:
+        raise ValueError(
+            f"d must be at most {WIDEST}, got {d}; the eigenvalues of a larger covariance take "
+            "minutes"
+        )
+    require_memory(f"a prompt of n = {n} examples", 3 * FLOAT64 * (n + 1) * (d + 1))

@@ -34,14 +34,19 @@ def own_learner(
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as error:
-        raise ValueError(f"cannot import {module_name} of {name!r}: {error}") from error
-    except AttributeError as error:
-        raise ValueError(f"the module {module_name} has no {attribute}") from error
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever the user's own code raises
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"cannot import {module_name} of {name!r}: {reason}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"the module {module_name} has no {attribute}")
+    factory = getattr(module, attribute)
     if not callable(factory):
         raise ValueError(f"{name} must be a function of a task, got {type(factory).__name__}")
-    learner = factory(task)
+    try:
+        learner = factory(task)
+    except Exception as error:
+        raise ValueError(f"{name} fails with {type(error).__name__}: {error}") from error
     if isinstance(learner, nn.Module):
         learner = learner.to(device, dtype_of(task))
         if weights is not None:

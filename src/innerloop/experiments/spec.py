@@ -34,10 +34,12 @@ class Spec:
     def parse(cls, kind: str, text: str | Spec, table: Table[Any]) -> Spec:
         """From the short form; refuses what the catalogue does not know, with the nearest name."""
         if isinstance(text, Spec):
-            return text
-        name, _, rest = text.partition(":")
+            if text.kind != kind:
+                raise ValueError(f"a {kind} is asked for, got the {text.kind} {text}")
+            return cls.of(kind, text.name, text.options, table)
+        name, colon, rest = text.partition(":")
         given: dict[str, str] = {}
-        for part in filter(None, rest.split(",")):
+        for part in rest.split(",") if colon else ():
             key, separator, value = part.partition("=")
             if not separator:
                 raise ValueError(f"{kind} {name} takes options as key=value, got {part!r}")
@@ -125,7 +127,10 @@ def _checked(what: str, value: Any, annotation: Any) -> Any:
     if isinstance(value, str) and kind is not str:
         value = _converted(what, value, kind)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError as error:
+            raise ValueError(f"{what} must be at most 1e308 in size") from error
     if type(value) is not kind:
         raise ValueError(f"{what} must be {_kind_name(kind)}, got {value!r}")
     if kind is float and not math.isfinite(value):

@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop import theory
+from innerloop.algorithms.learner import dictionary_curve
 from innerloop.prompt import Prompt
-from innerloop.tasks import DictionaryRegression, NoClosedForm
+from innerloop.tasks import DictionaryRegression, NoClosedForm, Task
 
 
 class DictionaryAttention(nn.Module):
@@ -93,7 +94,7 @@ class DictionaryAttention(nn.Module):
         """The weights belong to a whole dictionary, so all of it is asked for at every length."""
         return dictionary_curve(self, prompt)
 
-    def risk(self, task: DictionaryRegression) -> Float[Tensor, ""]:
+    def risk(self, task: Task) -> Float[Tensor, ""]:
         """The exact expected squared error, averaged over the tokens (Yang 2024, Eq. 9, twice)."""
         if type(task) is not DictionaryRegression:
             raise NoClosedForm(
@@ -123,12 +124,6 @@ class DictionaryAttention(nn.Module):
                 f"tokens must have the dtype {self.q.dtype} of the weights, got {tokens.dtype}: "
                 "make the model with dtype=tokens.dtype"
             )
-
-
-def dictionary_curve(model: nn.Module, prompt: Prompt) -> Float[Tensor, "batch counts"]:
-    """The prediction for token k + 1 with the first k labels shown; at last for the first token."""
-    places = [*range(prompt.n), 0]
-    return torch.stack([model(prompt.prefix(k))[:, i] for k, i in enumerate(places)], dim=1)
 
 
 def dictionary_of(prompt: Prompt) -> Float[Tensor, "tokens d"]:

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.algorithms.learner import example_by_example
-from innerloop.models.dictionary_attention import dictionary_curve
+from innerloop.algorithms.learner import dictionary_curve, example_by_example
 from innerloop.prompt import Prompt
 
 

@@ -89,6 +89,8 @@ class Contents:
             )
         except KeyError as error:
             raise Damaged(f"{error} is missing") from error
+        except OverflowError as error:
+            raise Damaged(f"a number is beyond what was measured: {error}") from error
 
 
 def _check(record: Any) -> Check:

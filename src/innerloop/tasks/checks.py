@@ -11,6 +11,12 @@ def require_at_least(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
+def require_seed(seed: int) -> None:
+    """What every generator takes, on any device."""
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed!r}")
+
+
 def require_positive(name: str, value: float) -> None:
     if not 0 < value < float("inf"):
         raise ValueError(f"{name} must be positive and finite, got {value}")

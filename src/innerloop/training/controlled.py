@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from innerloop.models import LinearAttention
 from innerloop.models.linear_attention.closed_forms import white_error
 from innerloop.models.linear_attention.weights import Ray
 from innerloop.tasks import LinearRegression, Task, gaussian_linear
+from innerloop.training.objectives import reads_gram_alone, require_batch
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class ControlledWishart:
         return gaussian_linear(self.task)
 
     def __post_init__(self) -> None:
+        require_batch(self.batch)
         white = self.linear.covariance @ self.linear.prior
         precision = torch.finfo(white.dtype).eps ** 0.5
         if not torch.allclose(white, torch.eye(self.linear.d).to(white), rtol=0, atol=precision):
@@ -81,8 +84,8 @@ class ControlledWishart:
         j, _ = model.weights.operators(s, model.loops)
         return white_error(j, self.linear)
 
-    def loss(self, model: LinearAttention, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
-        s, eigenvalues = batch
+    def loss(self, model: Any, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
+        model, (s, eigenvalues) = reads_gram_alone(model), batch
         sampled = self.residuals(model, s).square().sum((-2, -1)).mean()
         if self.ray(model).shift is not None:
             offset = self._white(model.weights.offset(s, model.loops))

@@ -45,7 +45,7 @@ class Prompts:
     batch: int
 
     def __post_init__(self) -> None:
-        _require_batch(self.batch)
+        require_batch(self.batch)
 
     def sample(self, generator: torch.Generator) -> Any:
         return self.task.sample(self.batch, generator=generator)
@@ -69,7 +69,7 @@ class Wishart:
     batch: int
 
     def __post_init__(self) -> None:
-        _require_batch(self.batch)
+        require_batch(self.batch)
         gaussian_linear(self.task)
 
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -86,8 +86,8 @@ class Wishart:
         factor[:, d, d] = task.noise_std
         return factor @ wishart @ factor.mT / task.n, w
 
-    def loss(self, model: LinearAttention, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
-        require_masked(model.masked)
+    def loss(self, model: Any, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
+        model = reads_gram_alone(model)
         gram, w = batch
         return model.weights.context_risk(gaussian_linear(self.task), gram, w, model.loops).mean()
 
@@ -111,6 +111,17 @@ class Exact:
         return risk(self.task)
 
 
-def _require_batch(batch: int) -> None:
+def reads_gram_alone(model: Any) -> LinearAttention:
+    """The model, if the Gram matrix of the context is all that it reads; NoClosedForm if not."""
+    if not isinstance(model, LinearAttention):
+        raise NoClosedForm(
+            "linear attention alone is a function of the context's Gram matrix, got "
+            f"{type(model).__name__}; use the prompts objective"
+        )
+    require_masked(model.masked)
+    return model
+
+
+def require_batch(batch: int) -> None:
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")

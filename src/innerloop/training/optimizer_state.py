@@ -130,12 +130,15 @@ def _require_groups(optimizer: torch.optim.Optimizer, groups: list[Any], path: P
 
 
 def _setting(value: Any) -> Any:
-    """What kind of setting it is; numbers must be finite."""
+    """What two settings must share: numbers their kind, words like `amsgrad` true or false itself.
+
+    Rates and factors are finite and not negative. What is switched on decides which state there is.
+    """
     if isinstance(value, list | tuple):
         return [_setting(v) for v in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return "number" if math.isfinite(value) else value
-    return type(value).__name__
+        return "number" if 0 <= value < math.inf else value
+    return value if isinstance(value, bool) else type(value).__name__
 
 
 def _form(value: Any) -> str:

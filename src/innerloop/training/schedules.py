@@ -11,11 +11,15 @@ Schedule = Callable[[int], float]
 
 def warmup(steps: int) -> Schedule:
     """Linear from 0 to 1 over these many steps, then constant."""
+    if steps < 0:
+        raise ValueError(f"steps must be 0 or more to warm up over them, got {steps}")
     return lambda step: min(1.0, (step + 1) / max(steps, 1))
 
 
 def cosine(steps: int, floor: float = 0.0) -> Schedule:
     """Half a cosine from 1 down to `floor` over these many steps."""
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor must be between 0 and 1, got {floor}")
     return lambda step: (
         floor + (1 - floor) * (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
     )

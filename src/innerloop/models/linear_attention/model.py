@@ -44,6 +44,11 @@ class LinearAttention(nn.Module):
     def forward(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         if prompt.d != self.d:
             raise ValueError(f"the model reads covariates of dimension {self.d}, got {prompt.d}")
+        dtype = next((p.dtype for p in self.parameters()), prompt.y.dtype)
+        if prompt.y.dtype != dtype:
+            raise ValueError(
+                f"the prompt must have the dtype {dtype} of the weights, got {prompt.y.dtype}"
+            )
         if self.masked:
             return self.weights.predictions(prompt, self.loops)
         # Every query attends to itself, and so has a Gram matrix of its own.

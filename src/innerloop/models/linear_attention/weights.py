@@ -30,6 +30,7 @@ from innerloop.models.linear_attention.small_matrices import (
 )
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression, NoClosedForm
+from innerloop.tasks.checks import require_not_negative
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,7 @@ def gaussian(
     shape: tuple[int, ...], std: float, generator: torch.Generator, dtype: torch.dtype
 ) -> Tensor:
     """Independent N(0, std^2) entries where the generator is: the same draws in every dtype."""
+    require_not_negative("std", std)
     draws = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
     return (std * draws).to(dtype)
 

@@ -136,7 +136,7 @@ class CovarianceLaw:
         require_tensor("means", means, (None,))
         if not bool(((means > 0) & means.isfinite()).all()):
             raise ValueError(f"means must be positive and finite, got {means.tolist()}")
-        scale = means.numpy()
+        scale = means.double().cpu().numpy()  # quadrature needs the digits
 
         def above(m: float) -> float:
             u = m / scale

@@ -105,7 +105,8 @@ class SampleComplexity:
         self._require_reachable(eps)
         values, k = self._eigenvalues()
         v = self.noise_std**2 / values
-        turn = float((k * (v - k) / (k + v)).max())
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            turn = float((k * (v - k) / (k + v)).max())
         if not turn < MOST_TRIED:
             raise TooLargeError(
                 f"with this spectrum and noise the error need not fall in n before n = {turn:.3g}, "
@@ -135,7 +136,10 @@ class SampleComplexity:
         grid = np.unique(np.geomspace(first, max(first, last), points).round().astype(int))
         pairs: list[Lengths] = []
         for train in grid.tolist():
-            test = self.test_length(eps, train)
+            try:
+                test = self.test_length(eps, train)
+            except TooLargeError:  # the shortest training may leave tests no room below eps
+                continue
             if not pairs or test < pairs[-1].test:
                 pairs.append(Lengths(train, test, self.error(train, test)))
         return pairs

@@ -1,0 +1,1 @@
+"""What a user, a file or a machine may do wrong: each has its sentence, and nothing hangs."""

@@ -1,0 +1,126 @@
+"""Every task, model, objective and algorithm of the catalogue with every other.
+
+Each pair either works or is refused with a sentence; nothing is a defect, and what ought to work
+does. A new name takes part by itself, at the sizes below.
+"""
+
+import pytest
+
+from innerloop.cli import main
+from innerloop.experiments import ALGORITHMS, MODELS, OBJECTIVES, TASKS
+
+SIZES = {
+    "linear": "d=2,n=4",
+    "sparse": "d=2,n=4,nonzero=1",
+    "dictionary": "tokens=6,shown=4,d=2,features=2",
+    "gd": "layers=2",
+    "looped": "loops=2",
+    "gd++": "layers=1",
+    "dense": "layers=2",
+    "heads": "heads=3",
+    "encoder": "layers=1,heads=2,width=8,hidden=8",
+    "wishart": "batch=10",
+    "prompts": "batch=10",
+}
+"""Small ones; a name that is not here has its defaults."""
+ATTENTION = {"gd", "looped", "gd++", "dense", "single-layer"}
+CLOSED = {"gd", "looped", "gd++", "single-layer"}
+ANYWHERE = {"zero", "ols", "ridge", "lasso", "gd", "newton"}
+
+
+def trains(task, model, objective):
+    """Whether a model of today's catalogue can be trained so."""
+    if model == "heads":
+        return task == "dictionary" and objective in ("exact", "prompts")
+    if objective == "prompts":
+        return True
+    return task == "linear" and model in (CLOSED if objective == "exact" else ATTENTION)
+
+
+def answers(task, algorithm):
+    if algorithm in ("feature-ridge", "shown-labels"):
+        return task == "dictionary"
+    return algorithm in ANYWHERE or task == "linear"
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Runs a command and returns its exit code and output, after what must be true of any."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        code = main(list(words))
+        said = capsys.readouterr()
+        line = " ".join(words)
+        assert code in (0, 2), f"{line}: {said.err}"
+        assert "Traceback" not in said.out + said.err, line
+        if code == 2:
+            sentence = said.err.removeprefix("innerloop: ").strip()
+            assert len(sentence.split()) > 4, f"{line} is refused with {sentence!r}"
+        return code, said.out
+
+    return run
+
+
+def spec(name):
+    return f"{name}:{SIZES[name]}" if name in SIZES else name
+
+
+def trained(command, task, model, objective):
+    return command(
+        *("train", spec(model), "--task", spec(task), "--objective", spec(objective)),
+        *("--steps", "2", "--run", objective),
+    )[0]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_model_is_trained_on_a_task_and_evaluated_in_every_way(task, model, command, tmp_path):
+    runs = [o for o in OBJECTIVES if trained(command, task, model, o) == 0]
+    assert runs == [o for o in OBJECTIVES if trains(task, model, o)]
+    for run in runs:
+        code, output = command("evaluate", run, "--samples", "50")
+        assert (code, "the model" in output) == (0, True)
+        assert ("exact loss" in output) == (model != "encoder")
+    if not runs:
+        return
+    # What was trained is the same kind of model, whichever objective it was trained with.
+    evaluate = ("evaluate", runs[-1], "--samples", "50")
+    code, output = command(*evaluate, "--shifts")
+    assert (code, "as trained" in output) == (0, True)
+    assert command(*evaluate, "--curve", "curve.png")[0] == 0
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (command(*evaluate, "--loops", "2")[0] == 0) == (model in ATTENTION)
+    answered = [a for a in ALGORITHMS if command(*evaluate, "--against", a)[0] == 0]
+    assert answered == [a for a in ALGORITHMS if answers(task, a)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_evaluated_on_every_other_task_or_the_reason_is_said(model, command):
+    home = "dictionary" if model == "heads" else "linear"
+    assert trained(command, home, model, "prompts") == 0
+    for task in TASKS:
+        code, _ = command("evaluate", "prompts", "--samples", "20", "--task", spec(task))
+        assert (code == 0) == (model != "heads" or task == "dictionary"), task
+        other = f"{spec(task)},dtype=float32"
+        code, _ = command("evaluate", "prompts", "--samples", "20", "--task", other)
+        assert code == 2, f"a model in double precision reads {other}"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_single_precision_is_trained_and_evaluated_like_double(model, command):
+    task = "dictionary" if model == "heads" else "linear"
+    words = ("--task", f"{spec(task)},dtype=float32", "--steps", "2", "--run", "run")
+    assert command("train", spec(model), *words, "--batch", "10")[0] == 0
+    for extra in ([], ["--shifts"], ["--curve", "curve.svg"]):
+        assert command("evaluate", "run", "--samples", "50", *extra)[0] == 0
+    everywhere = [a for a in ALGORITHMS if answers(task, a)]
+    assert command("evaluate", "run", "--samples", "50", "--against", *everywhere)[0] == 0
+
+
+def test_a_device_that_this_machine_does_not_have_is_refused(command):
+    assert trained(command, "linear", "gd", "prompts") == 0
+    for device in ("nowhere", "meta"):
+        assert command("train", "gd", "--device", device, "--run", "new")[0] == 2
+        assert command("evaluate", "prompts", "--device", device)[0] == 2
