@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from innerloop.models import Block, BlockShape, Decoder, InContext, Looped, Start
+from innerloop.models import BlockShape, Decoder, InContext, Looped, Start
+from innerloop.models.blocks import Block
 from innerloop.sequence import TokenSequence
 from tests.samples import DOUBLE, normal, random_prompt, seeded
 

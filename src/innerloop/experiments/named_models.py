@@ -105,7 +105,6 @@ def encoder(
 
 
 StartName = Literal["fan-in", "gpt2"]
-STARTS: dict[StartName, Callable[[], Start]] = {"fan-in": Start.by_fan_in, "gpt2": Start.gpt2}
 
 
 def gpt2(
@@ -128,7 +127,7 @@ def gpt2(
             BlockShape(width, heads),
             layers=layers,
             length=_length(task, examples, positions),
-            start=STARTS[start](),
+            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
             generator=generator,
         )
     )
@@ -190,7 +189,7 @@ def algoformer(
             after=around,
             length=_length(task, examples, positions),
             inject=inject,
-            start=STARTS[start](),
+            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
             generator=generator,
         )
     )

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from innerloop.memory import FLOAT64, require_memory
-from innerloop.models import Block
+from innerloop.models.blocks import Block
 from innerloop.tasks import Task, narrowed
 from innerloop.tasks.checks import require_at_least
 from innerloop.training import (

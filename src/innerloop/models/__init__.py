@@ -1,8 +1,8 @@
 """Models: learners with trained weights."""
 
-from innerloop.models.blocks import Block, BlockShape, Start
+from innerloop.models.blocks import BlockShape, Start
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
-from innerloop.models.decoder import Decoder, SequenceModel, Trace
+from innerloop.models.decoder import Decoder, Trace
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
 from innerloop.models.in_context import InContext
@@ -25,7 +25,6 @@ __all__ = [
     "GATMIRY",
     "VON_OSWALD",
     "ZHANG",
-    "Block",
     "BlockShape",
     "Convention",
     "Decoder",
@@ -38,7 +37,6 @@ __all__ = [
     "LinearAttention",
     "LinearAttentionWeights",
     "Looped",
-    "SequenceModel",
     "ShiftedGradientDescentWeights",
     "SingleLayerWeights",
     "Start",
