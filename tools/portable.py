@@ -69,11 +69,7 @@ def main() -> int:
 
 def trained() -> list[str]:
     """The entries behind which there is a training."""
-    functions = {
-        entry.id: entry.compute if isinstance(entry, papers.Figure) else entry.check
-        for entry in papers.entries().values()
-    }
-    behind = {id: modules_behind(function) for id, function in functions.items()}
+    behind = {id: modules_behind(entry.function) for id, entry in papers.entries().items()}
     return [id for id, modules in behind.items() if not modules.isdisjoint(TRAINING)]
 
 

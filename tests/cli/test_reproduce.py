@@ -16,8 +16,9 @@ from rich.console import Console
 from innerloop import papers
 from innerloop.cli import main
 from innerloop.cli.reproduce import _verdict_table
-from innerloop.papers import Check, Claim, Result, Scale, Verdict
+from innerloop.papers import Check, Result, Scale, Verdict
 from innerloop.runs import RunStore
+from tests.entries import claim_of
 
 PATIENCE = 120.0
 """Seconds after which what should happen at once has not; a busy machine takes a few."""
@@ -87,7 +88,7 @@ def test_what_cannot_end_well_is_refused_before_anything_is_measured(
 
 
 def result(id, verdict):
-    return Result(Claim(id, "", "", lambda scale: verdict, ""), Scale.SMOKE, verdict, 1.0)
+    return Result(claim_of(lambda scale: verdict, id), Scale.SMOKE, verdict, 1.0)
 
 
 CHECK = Check("q", -1.234e-16, -5.678e-100, 1.234e-10, "", "", at_least=True)

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from innerloop.papers import Check, Claim, Correction, Scale, Verdict, found, reproduce
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, found, reproduce
 from innerloop.papers.reproduce import Result
 from innerloop.papers.stored import sealed
 from innerloop.report import write_report
 from innerloop.runs import RunStore
+from tests.entries import claim_of
 
 WRONG = (None, -5, "x", [], {}, 1.5, True, 10**400)
 REMOVED = "removed"
@@ -20,13 +21,15 @@ class Counted:
 
     def __init__(self):
         self.times = 0
-        self.claim = Claim("ahn2023/x", "A statement", "a = b", self.verdict, "Theorem 1")
+        self.claim = claim_of(self.verdict, formula="a = b")
 
     def verdict(self, scale):
         self.times += 1
         off = Check("error", 3.0, 1.0, 9.0, "float64", "a plain step")
         right = Check("gap", 1e-13, 1e-10, 2.0, "algebra", "another")
-        return Verdict([off], [right], Correction("a = b", "a = 2 b", "a factor"), {"n": 20})
+        return Verdict(
+            [off], [right], Correction("a = b", "a = 2 b", "a factor", Kind.CONSTANT), {"n": 20}
+        )
 
 
 @pytest.fixture
@@ -134,16 +137,17 @@ def test_markup_in_words_and_formulas_reaches_the_report_as_text(tmp_path):
     formula = rf"a = \text{{{ATTACK}}}"
     check = Check(ATTACK, 3.0, 1.0, 9.0, ATTACK, ATTACK)
     right = Check("gap", 0.0, 1.0, 9.0, "why", "control")
-    correction = Correction(formula, formula, ATTACK)
+    correction = Correction(formula, formula, ATTACK, Kind.MISPRINT, ATTACK)
 
     def verdict(scale):
         return Verdict([check], [right], correction, {ATTACK: ATTACK})
 
-    claim = Claim("ahn2023/x", ATTACK, formula, verdict, ATTACK)
+    words = {"statement": ATTACK, "source": ATTACK, "formula": formula}
+    claim = claim_of(verdict, **words)
     results = [
         Result(claim, Scale.SMOKE, verdict(Scale.SMOKE), 1.0),
         Result(
-            Claim("ahn2023/y", ATTACK, formula, verdict, ATTACK),
+            claim_of(verdict, "ahn2023/y", **words),
             Scale.SMOKE,
             Verdict([], error=ATTACK),
             1.0,

@@ -24,7 +24,7 @@ def test_the_index_holds_the_entries_of_the_registry_in_its_order():
 
 def test_the_index_points_at_the_function_of_every_entry():
     for id, entry in papers.entries().items():
-        function = inspect.unwrap(entry.check if entry.kind == "claim" else entry.compute)
+        function = inspect.unwrap(entry.function)
         found = index.entries()[id]
         code = function.__code__
         assert (PACKAGE / found.file, found.line) == (type(PACKAGE)(code.co_filename), code.co_firstlineno)  # fmt: skip  # noqa: E501

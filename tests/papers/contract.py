@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from innerloop.papers import Entry, Figure, Outcome, Scale
+from innerloop.papers import Entry, Outcome, Scale
 from innerloop.papers.findings import FINDINGS
 from innerloop.papers.reproduce import reproduce
 from innerloop.report import to_mathml
@@ -17,7 +17,7 @@ def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
     assert not result.verdict.error
     checks = [*result.verdict.printed, *result.verdict.corrected]
     assert checks
-    assert all(check.separates for check in checks)
+    assert all(check.separates and check.decides for check in checks)
     assert all(math.isfinite(check.measured) for check in checks)
     assert result.outcome == expected
     correction = result.verdict.correction
@@ -27,10 +27,9 @@ def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
         if finding.id == entry.id:
             assert finding.outcome == expected
             assert any(character.isdigit() for character in finding.sentence(result))
-    if isinstance(entry, Figure):
+    if entry.draw is not None:
         assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
 
 
 def assert_typeset(entry: Entry) -> None:
-    formula = getattr(entry, "formula", "")
-    assert not formula or "<math" in to_mathml(formula)
+    assert not entry.formula or "<math" in to_mathml(entry.formula)

@@ -164,11 +164,11 @@ def test_a_file_outside_of_the_package_counts_with_what_it_uses(lab, tmp_path):
 def test_claims_and_figures_depend_on_what_they_measure_with_and_no_more():
     folder = Path(__file__).parent.parent.parent / "src" / "innerloop"
     own = SourceTree(folder, without={"innerloop.papers.registry"})
-    found = own.behind(entries()["zhang2023/lemmaC.3"].check.__module__)
+    found = own.behind(entries()["zhang2023/lemmaC.3"].function.__module__)
     assert "innerloop.papers.verdict" in found
     assert not any(name.startswith(("innerloop.cli", "innerloop.report")) for name in found)
     for entry in entries().values():
-        function = entry.check if entry.kind == "claim" else entry.compute
+        function = entry.function
         others = {key for key in ("ahn2023", "zhang2023") if key != entry.id.split("/")[0]}
         reached = own.behind(function.__module__)
         assert not any(f".papers.{key}." in name for key in others for name in reached), entry.id

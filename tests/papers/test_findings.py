@@ -8,6 +8,9 @@ from innerloop.papers import Check, Outcome, Result, Scale, Verdict, entries, re
 from innerloop.papers.findings import FINDINGS, check_of, findings, rounded
 from innerloop.runs import RunStore
 
+GOOD = Check("a", 0.0, 1.0, 2.0, "why", "control")
+BAD = Check("a", 1.5, 1.0, 2.0, "why", "control")
+
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory) -> Result:
@@ -34,10 +37,10 @@ def test_a_finding_is_told_only_where_its_claim_was_measured(result):
     [
         Verdict([], error="the worker was killed"),
         Verdict([], missing="too few samples"),
-        Verdict([Check("a", 0.0, 1.0, 2.0, "why", "control")]),
-        Verdict([Check("a", 1.5, 1.0, 2.0, "why", "control")]),
+        Verdict([BAD], [GOOD]),
+        Verdict([BAD]),
     ],
-    ids=[Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.HOLDS, Outcome.FAILS],
+    ids=[Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.CORRECTED, Outcome.FAILS],
 )
 def test_a_finding_is_not_told_with_another_verdict(result, verdict):
     assert findings([replace(result, verdict=verdict)]) == []
@@ -47,7 +50,8 @@ def test_the_numbers_are_those_of_the_result(result):
     ((finding, _),) = findings([result])
     printed = result.verdict.printed[0]
     assert f"{-printed.measured:.1%}" in finding.sentence(result)
-    moved = replace(result.verdict, printed=[replace(printed, measured=-0.876)])
+    others = result.verdict.printed[1:]
+    moved = replace(result.verdict, printed=[replace(printed, measured=-0.876), *others])
     assert "87.6%" in finding.sentence(replace(result, verdict=moved))
 
 

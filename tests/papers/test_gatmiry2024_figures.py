@@ -8,8 +8,8 @@ from innerloop import theory
 from innerloop.analysis import estimate_risk
 from innerloop.models import GradientDescentWeights, LinearAttention, ShiftedGradientDescentWeights
 from innerloop.papers import Outcome, select
-from innerloop.papers.common import DTYPE, SAMPLING, generator
-from innerloop.papers.gatmiry2024.longer_loops import (
+from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.gatmiry2024.figure3 import (
     SHIFTED_VARIANCES,
     shifted_lower_bound,
     shifted_means,
@@ -22,6 +22,7 @@ from innerloop.papers.gatmiry2024.training import (
     skew_curvature,
     symmetric_coordinates,
 )
+from innerloop.papers.verdict import SIGMAS
 from innerloop.tasks import LinearRegression
 from innerloop.training import ControlledWishart
 from tests.papers.contract import assert_measured
@@ -70,8 +71,8 @@ def test_a_free_matrix_that_beats_the_best_multiple_of_the_identity_does_so_on_f
     skew = (run.preconditioner - run.preconditioner.mT) / 2
     assert torch.linalg.matrix_norm(skew) > 0.1
     estimate = estimate_risk(run.model, run.task, samples=60_000, generator=generator(7))
-    assert estimate.z(run.best.risk) < -SAMPLING
-    assert abs(estimate.z(run.loss)) < SAMPLING
+    assert estimate.z(run.best.risk) < -SIGMAS
+    assert abs(estimate.z(run.loss)) < SIGMAS
 
 
 def test_skew_curvature_matches_a_difference_quotient_of_the_exact_loss():
@@ -108,4 +109,4 @@ def test_the_loss_under_another_covariance_is_exact_and_above_its_lower_bound(n)
     identity = torch.eye(len(SHIFTED_VARIANCES), dtype=DTYPE)
     model = LinearAttention(GradientDescentWeights(step * identity[None]), 2)
     estimate = estimate_risk(model, shifted_task(n), samples=50_000, generator=generator(0))
-    assert abs(estimate.z(exact[1])) < SAMPLING
+    assert abs(estimate.z(exact[1])) < SIGMAS

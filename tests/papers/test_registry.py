@@ -8,9 +8,8 @@ from matplotlib.figure import Figure as Picture
 from innerloop.index import UnknownIdError
 from innerloop.papers import (
     PAPERS,
-    Claim,
-    Figure,
-    FigureData,
+    Numbers,
+    Scale,
     Verdict,
     claim,
     entries,
@@ -33,9 +32,13 @@ def empty_registry(monkeypatch):
 def three_entries(empty_registry):
     claim("ahn2023/theorem1", "One", source="Theorem 1", formula="a = b")(lambda scale: VERDICT)
     claim("ahn2023/theorem3", "Three", source="Theorem 3")(lambda scale: VERDICT)
-    figure("ahn2023/figure2", "Two", source="Figure 2", draw=lambda tables: Picture())(
-        lambda scale: FigureData({}, "", VERDICT)
-    )
+    figure(
+        "ahn2023/figure2",
+        "Two",
+        source="Figure 2",
+        judge=lambda tables: Verdict(VERDICT.printed, remarks=["judged"]),
+        draw=lambda tables: Picture(),
+    )(lambda scale: Numbers({}, "a caption", {"n": 3}, ["computed"]))
 
 
 def test_registering_returns_the_function_itself(empty_registry):
@@ -43,22 +46,27 @@ def test_registering_returns_the_function_itself(empty_registry):
         return VERDICT
 
     assert claim("ahn2023/x", "x", source="here")(check) is check
-    assert entries()["ahn2023/x"].check is check
+    assert entries()["ahn2023/x"].function is check
 
 
 def test_entries_keep_what_they_were_registered_with(three_entries):
     found = entries()
     assert list(found) == ["ahn2023/theorem1", "ahn2023/theorem3", "ahn2023/figure2"]
     one, two = found["ahn2023/theorem1"], found["ahn2023/figure2"]
-    assert isinstance(one, Claim)
     assert (one.statement, one.source, one.formula, one.kind) == (
         "One",
         "Theorem 1",
         "a = b",
         "claim",
     )
-    assert isinstance(two, Figure)
     assert two.kind == "figure"
+
+
+def test_a_figure_is_judged_by_its_numbers_and_keeps_their_settings(three_entries):
+    measurement = entries()["ahn2023/figure2"].measure(Scale.SMOKE)
+    assert measurement.caption == "a caption"
+    assert measurement.verdict.settings == {"n": 3}
+    assert measurement.verdict.remarks == ["computed", "judged"]
 
 
 def test_a_second_entry_with_the_same_id_is_refused(three_entries):

@@ -7,14 +7,12 @@ import os
 import sys
 
 import pytest
-from matplotlib.figure import Figure as Picture
 
 from innerloop.papers import (
     Check,
-    Claim,
     Correction,
-    Figure,
-    FigureData,
+    Kind,
+    Measurement,
     Outcome,
     Scale,
     Verdict,
@@ -26,6 +24,7 @@ from innerloop.papers import (
 from innerloop.papers.stored import sealed
 from innerloop.runs import RunStore
 from innerloop.tables import as_csv
+from tests.entries import claim_of, figure_of
 
 TABLES = {
     "loss": {"step": [0, 1], "value": [0.1 + 0.2, 1e-300]},
@@ -38,19 +37,19 @@ class Measured:
 
     def __init__(self):
         self.times = 0
-        self.claim = Claim("ahn2023/x", "A statement", "a = b", self.verdict, "Theorem 1")
-        self.figure = Figure("ahn2023/f", "A picture", self.data, lambda t: Picture(), "Figure 1")
+        self.claim = claim_of(self.verdict, formula="a = b")
+        self.figure = figure_of(self.data)
 
     def verdict(self, scale):
         self.times += 1
         printed = Check("error", 0.5 + self.times, 1.0, 9.0, "float64", "a plain step")
         corrected = Check("gap", 1e-13, 1e-10, float("inf"), "algebra", "another", at_least=False)
-        correction = Correction("a = b", "a = 2 b", "a factor")
+        correction = Correction("a = b", "a = 2 b", "a factor", Kind.CONSTANT)
         settings = {"n": 20, "scale": str(scale), "spectrum": [1.0, 0.25]}
         return Verdict([printed], [corrected], correction, settings)
 
     def data(self, scale):
-        return FigureData(TABLES, "A caption.", self.verdict(scale))
+        return Measurement(TABLES, "A caption.", self.verdict(scale))
 
 
 @pytest.fixture
@@ -229,7 +228,7 @@ def raises(error):
     def check(scale):
         raise error
 
-    return Claim("ahn2023/x", "A statement", "", check, "")
+    return claim_of(check)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +253,7 @@ def test_an_error_is_not_kept_as_a_result_but_its_traceback_is_until_it_is_mende
     (file,) = store.root.glob("*/*")
     assert file.name == "error.txt"
     assert "in check\n    raise error\nRuntimeError: out of luck" in file.read_text()
-    mended = Claim("ahn2023/x", "A statement", "", lambda scale: Verdict([]), "")
+    mended = claim_of(lambda scale: Verdict([]))
     assert found(mended, Scale.SMOKE, store) is None
     assert reproduce(mended, Scale.SMOKE, store).outcome is Outcome.INCONCLUSIVE
     assert [path.name for path in store.root.glob("*/*")] == ["result.json"]
@@ -279,8 +278,8 @@ def test_a_full_disk_is_an_error_of_the_entry(measured, store, monkeypatch):
 
 
 def test_what_cannot_be_kept_is_an_error_of_the_entry(store):
-    uneven = FigureData({"t": {"a": [1, 2], "b": [1]}}, "", Verdict([]))
-    entry = Figure("ahn2023/f", "", lambda scale: uneven, lambda t: Picture(), "")
+    uneven = Measurement({"t": {"a": [1, 2], "b": [1]}}, "", Verdict([]))
+    entry = figure_of(lambda scale: uneven)
     assert reproduce(entry, Scale.SMOKE, store).verdict.error.startswith("ValueError: zip()")
 
 
@@ -295,7 +294,7 @@ def test_everything_of_a_scale_that_is_on_disk_is_found(store):
 
 def test_numbers_that_are_not_finite_survive_the_disk(store):
     nan = Check("error", float("nan"), float("inf"), 9.0, "", "")
-    entry = Claim("ahn2023/x", "", "", lambda scale: Verdict([nan]), "")
+    entry = claim_of(lambda scale: Verdict([nan]))
     for _ in range(2):
         (check,) = reproduce(entry, Scale.SMOKE, store).verdict.printed
         assert math.isnan(check.measured)

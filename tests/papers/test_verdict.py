@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from innerloop.papers import Check, Correction, Outcome, Scale, Verdict
+from innerloop.papers import Check, Correction, Kind, Outcome, Scale, Verdict
 
 
 def check(measured, control=5.0, tolerance=1.0, **words):
@@ -9,7 +9,7 @@ def check(measured, control=5.0, tolerance=1.0, **words):
 
 
 GOOD, BAD, BLIND = check(0.5), check(3.0), check(0.5, control=0.9)
-CORRECTION = Correction("a = b", "a = 2 b", "a factor is missing")
+CORRECTION = Correction("a = b", "a = 2 b", "a factor is missing", Kind.CONSTANT)
 
 
 @pytest.mark.parametrize(("measured", "passes"), [(0.5, True), (1.0, True), (1.001, False)])

@@ -8,11 +8,13 @@ import torch
 from innerloop import theory
 from innerloop.models import DictionaryAttention
 from innerloop.papers import Scale
-from innerloop.papers.yang2024 import encoder_figures, encoder_training
-from innerloop.papers.yang2024.encoder_training import IN_DOMAIN, OUT_OF_DOMAIN
+from innerloop.papers.yang2024 import encoder_training
+from innerloop.papers.yang2024.encoder_training import DOMAINS
+from innerloop.papers.yang2024.notation import Notation
 from tests.samples import assert_means, normal, seeded
 
 PLAN = encoder_training.plan(Scale.SMOKE)
+IN_DOMAIN, OUT_OF_DOMAIN = DOMAINS.values()
 
 
 @pytest.fixture(scope="module")
@@ -38,34 +40,21 @@ def test_no_linear_predictor_is_above_the_limit_out_of_domain(m):
     outside = theory.softmax.DictionaryRisk.of(features, shown, tau, OUT_OF_DOMAIN.second_moment(m))
     # The largest ratio of the two quadratic forms is a generalised eigenvalue.
     worst = torch.linalg.eigvals(torch.linalg.solve(inside.gram, outside.gram)).real.max().item()
-    assert 4 < worst <= encoder_figures.linear_limit(m) + 1e-12
+    assert 4 < worst <= m + 4 + 1e-12
 
 
 @pytest.mark.parametrize("coefficients", [IN_DOMAIN, OUT_OF_DOMAIN], ids=["in", "out"])
 def test_the_loss_of_repeating_labels_is_that_of_sampled_prompts(made, coefficients):
     prompt = replace(made.task, coefficients=coefficients).sample(20_000, generator=seeded(1))
-    error = prompt.y @ made.risk.optimum
+    error = prompt.y @ made.made.risk.optimum
     error[:, : prompt.n] = 0
-    exact = encoder_figures.copying_loss(made, coefficients.second_moment(PLAN.sizes.features))
-    assert_means(error.square().mean(1), exact)
-
-
-def test_the_ratio_of_one_layer_is_that_of_sampled_prompts(made):
-    model = made.one_layer(6, 20)
-    inside, outside = (_inference(made, model, c, 20_000) for c in (IN_DOMAIN, OUT_OF_DOMAIN))
-    ratio = encoder_figures.one_layer_ratio(made, 6, 20)
-    assert_means(outside - ratio * inside, 0.0)
-
-
-def _inference(made, model, coefficients, prompts):
-    prompt = replace(made.task, coefficients=coefficients).sample(prompts, generator=seeded(2))
-    return made.squared_errors(model, prompt)
+    assert_means(error.square().mean(1), made.copying(coefficients))
 
 
 def test_ridge_regression_itself_has_no_inference_loss(made):
     class Ridge(torch.nn.Module):
         def forward(self, prompt):
-            return prompt.y @ made.risk.optimum.to(prompt.y)
+            return prompt.y @ made.made.risk.optimum.to(prompt.y)
 
     assert made.inference(Ridge(), OUT_OF_DOMAIN, 400).mean < 1e-10
 
@@ -82,13 +71,13 @@ def test_training_is_the_same_each_time_and_records_every_loss():
 def test_the_floor_is_about_that_of_the_printed_sizes(made):
     printed = encoder_training.dictionary(encoder_training.plan(Scale.PAPER))
     assert printed.seed == 0  # no dictionary had to be passed over
-    ratio = (made.one_head_floor / made.start) / (printed.one_head_floor / printed.start)
-    assert 0.5 < ratio < 2
+    here, there = (d.one_head_floor / Notation(d.made).gap for d in (made, printed))
+    assert 0.5 < here / there < 2
 
 
 def test_one_head_stays_above_its_floor(made):
     one_head = DictionaryAttention(normal(1, 10, 10), normal(1, 20, seed=1))
-    assert made.risk.gap(one_head.attention(made.task.tokens, 3)) > made.one_head_floor
+    assert made.made.risk.gap(one_head.attention(made.task.tokens, 3)) > made.one_head_floor
 
 
 def test_steps_are_timed_for_every_number_of_heads():

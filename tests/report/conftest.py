@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure as Picture
 
-from innerloop.papers.registry import Claim, Figure, FigureData, Table
+from innerloop.papers.registry import Measurement, Table
 from innerloop.papers.reproduce import Result
-from innerloop.papers.verdict import Check, Correction, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.report import write_report
+from tests.entries import claim_of, figure_of
 
 PRINTED = r"E[G^2] = \frac{n+2}{n} \Sigma^2"
 CORRECTED = r"E[G^2] = \frac{n+1}{n} \Sigma^2"
@@ -24,7 +25,8 @@ def check(measured: float, *, tolerance: float = 0.05, control: float = 1.5) -> 
 
 def claim_result(id: str, verdict: Verdict, formula: str = r"a \le b", **words: str) -> Result:
     statement = words.get("statement", f"The statement of {id}")
-    entry = Claim(id, statement, formula, lambda scale: verdict, words.get("source", "Theorem 1"))
+    source = words.get("source", "Theorem 1")
+    entry = claim_of(lambda scale: verdict, id, statement=statement, source=source, formula=formula)
     return Result(entry, Scale.SMOKE, verdict, seconds=0.3)
 
 
@@ -42,14 +44,16 @@ def figure_result(id: str, verdict: Verdict) -> Result:
         "loss": {"n": [1, 2, 3], "risk": [0.5, 0.1 + 0.2, 0.01]},
         "weights": {"name": ["p, q", "r"], "value": [float("nan"), 1e-300]},
     }
-    data = FigureData(tables, "More examples lower the risk.", verdict)
-    entry = Figure(id, "Risk falls", lambda scale: data, draw_loss, "Figure 2")
+    data = Measurement(tables, "More examples lower the risk.", verdict)
+    entry = figure_of(lambda scale: data, id, statement="Risk falls", draw=draw_loss)
     return Result(entry, Scale.SMOKE, verdict, 1.0, data.caption, data.tables)
 
 
 @pytest.fixture
 def results() -> list[Result]:
-    correction = Correction(PRINTED, CORRECTED, "The moment of a Gaussian counts i = j once.")
+    correction = Correction(
+        PRINTED, CORRECTED, "The moment of a Gaussian counts i = j once.", Kind.STATEMENT
+    )
     settings = {"n": 20, "seed": 7, "spectrum": [1.0, 0.25], "note": AWKWARD}
     return [
         claim_result("ahn2023/holds", Verdict([check(0.01)], settings=settings)),

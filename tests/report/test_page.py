@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure as Picture
 
+from innerloop import index
 from innerloop.papers.reproduce import Result
-from innerloop.papers.verdict import Outcome, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Outcome, Verdict
 from innerloop.report import FormulaError, write_report
 from innerloop.report.page import MEANINGS
 from innerloop.runs import OutputError
@@ -24,23 +25,17 @@ from .conftest import AWKWARD, CORRECTED, PRINTED, check, claim_result, failed, 
 
 VOID = {"meta", "img", "br", "input", "link", "hr"}
 ASYMMETRIC = Verdict(
-    printed=[
+    [
         replace(
-            check(-0.0434, tolerance=0.1),
-            quantity="relative change of the loss when K/sqrt(n) is added, n = 7",
-            at_least=True,
-            control=-0.5,
+            check(measured, tolerance=-1e-3),
+            quantity=quantity,
+            control=0.5,
         )
-    ],
-    corrected=[
-        replace(
-            check(1e-13),
-            quantity="lowest relative change of the loss that descent over symmetric A finds",
-            control=-0.031,
-            at_least=True,
-            tolerance=-1e-8,
+        for measured, quantity in (
+            (-0.0434, "relative change of the loss when K/sqrt(n) is added, n = 7"),
+            (-0.031, "lowest relative change of the forward pass's loss that descent finds"),
         )
-    ],
+    ]
 )
 
 
@@ -341,3 +336,43 @@ def test_a_figure_that_cannot_be_drawn_is_an_error_beside_the_others(tmp_path: P
     page = write_report([good, bad], tmp_path).read_text()
     assert "measured, but not drawn: KeyError" in page
     assert (tmp_path / "figures" / "ahn2023-good.svg").is_file()
+
+
+def test_corrections_stand_in_the_order_of_their_weight(tmp_path):
+    kinds = [Kind.MISPRINT, Kind.STATEMENT, Kind.CONSTANT]
+    results = [
+        claim_result(
+            f"ahn2023/{kind.name.lower()}",
+            Verdict(
+                [check(1.0)],
+                [check(0.01)],
+                Correction(PRINTED, CORRECTED, "Why.", kind, "At n = 2 it is 3, not 4."),
+            ),
+        )
+        for kind in kinds
+    ]
+    page = write_report(results, tmp_path).read_text()
+    places = [page.index(f'id="corrections/ahn2023/{k.name.lower()}"') for k in kinds]
+    assert places[1] < places[2] < places[0]
+    for kind in kinds:
+        assert f"{str(kind).capitalize()}." in page
+    assert page.count("At n = 2 it is 3, not 4.") == 3
+
+
+def test_a_card_shows_remarks_the_case_its_error_and_where_its_code_stands(tmp_path):
+    sampled = Check("loss", 0.5, 1.0, 9.0, "why", "untrained", case="trained", standard_error=0.25)
+    verdict = Verdict([sampled], remarks=["Eq. 6 has a misprint."])
+    page = write_report([claim_result("ahn2023/theorem1", verdict)], tmp_path).read_text()
+    assert "<small>trained</small>" in page
+    assert "Eq. 6 has a misprint." in page
+    assert "± 0.25" in page
+    assert "too near to its tolerance" in page
+    entry = index.entries()["ahn2023/theorem1"]
+    assert f"{entry.file}:{entry.line}" in page
+
+
+def test_a_finding_of_our_own_is_marked(tmp_path):
+    result = claim_result("ahn2023/holds", Verdict([check(0.01)]))
+    ours = replace(result, entry=replace(result.entry, ours="measured"))
+    assert "A finding of innerloop’s" in write_report([ours], tmp_path).read_text()
+    assert "A finding of innerloop’s" not in write_report([result], tmp_path).read_text()

@@ -1,21 +1,10 @@
-"""What the checks of every paper share: seeds, covariances, and the reasons of tolerances."""
-
-import math
+"""What the checks of every paper share: seeds and covariances."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 DTYPE = torch.float64
-ALGEBRA = "float64 algebra: rounding of a few hundred operations, far above 1e-16 and below this"
-
-# Two-sided normal quantiles for several sampled numbers at once would be larger still; four
-# standard errors are exceeded by chance once in 16,000 checks.
-SAMPLING = 4.0
-WHY_SAMPLING = (
-    "four standard errors: exceeded by chance with probability "
-    f"{math.erfc(SAMPLING / math.sqrt(2)):.0e}"
-)
 
 
 def generator(seed: int) -> torch.Generator:

@@ -6,6 +6,7 @@ verdict is another one, there is nothing to say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,13 +39,13 @@ def findings(results: Sequence[Result]) -> list[tuple[Finding, Result]]:
 
 
 def check_of(result: Result, words: str) -> Check:
-    """The one check of the result whose quantity begins with these words."""
+    """The one check of the result whose quantity, or quantity and case, begin with these words."""
     checks = [*result.verdict.printed, *result.verdict.corrected]
-    matches = [check for check in checks if check.quantity.startswith(words)]
+    matches = [check for check in checks if check.name.startswith(words)]
     if len(matches) != 1:
         raise LookupError(
             f"{result.id} must have one check that begins with {words!r}, has {len(matches)}: "
-            + "; ".join(check.quantity for check in checks)
+            + "; ".join(check.name for check in checks)
         )
     return matches[0]
 
@@ -57,21 +58,28 @@ def rounded(value: float) -> str:
 
 def _longer_loops(result: Result) -> str:
     table = result.tables["loops"]
+    counts = [int(loops) for loops in table["loops"]]
+    median: dict[tuple[object, ...], dict[int, float]] = {}
+    for i, line in enumerate(table["line"]):
+        if line == "median":
+            model = tuple(table[key][i] for key in ("where", "n", "trained", "seed"))
+            median.setdefault(model, {})[counts[i]] = float(table["value"][i])
+    last = max(counts)
+    left = max(curve[last] / curve[int(str(model[2]))] for model, curve in median.items())
     trained = " or ".join(f"{loops}" for loops in dict.fromkeys(table["trained"]))
-    median = check_of(result, "median squared error: largest ratio").measured
-    least = check_of(result, "smallest exact mean after").measured
-    largest = check_of(result, "largest exact mean after").measured
+    least = check_of(result, f"after {last} loops over the minimum: exact mean").measured
+    largest = check_of(result, f"mean after {last} loops over its minimum").measured
     return (
-        f"Looped {max(table['loops'], key=int)} times instead of the {trained} of training, a "
-        f"model has a median squared error of at most {median:.1%} of what it was. But the exact "
-        f"mean is {rounded(least)} to {rounded(largest)} times its minimum: on a few prompts every "
-        "loop makes the error larger, and in the end they carry the mean."
+        f"Looped {last} times instead of the {trained} of training, a model has a median squared "
+        f"error of at most {left:.1%} of what it was. But the exact mean is {rounded(least)} to "
+        f"{rounded(largest)} times its minimum: on a few prompts every loop makes the error "
+        "larger, and in the end they carry the mean."
     )
 
 
 def _loops_or_layers(result: Result) -> str:
-    two = check_of(result, "ratio of the losses of two loops and of two layers").measured
-    most = check_of(result, "largest ratio of the loss of L loops").measured
+    ratio = "ratio of the loss of L loops to that of L layers: "
+    two, most = (check_of(result, ratio + case).measured for case in ("L = 2", "largest"))
     return (
         f"Two loops have {rounded(two)} times the loss of two layers, and up to "
         f"{max(result.tables['exact']['loops'], key=int)} loops have up to {rounded(most)} times "
@@ -82,22 +90,22 @@ def _loops_or_layers(result: Result) -> str:
 
 def _skew_part(result: Result) -> str:
     added = check_of(result, "relative change of the loss when K/sqrt(n) is added").measured
-    descent = check_of(result, "lowest relative change of the loss that descent over symmetric")
+    found = check_of(result, "lowest relative change of the forward pass's loss").measured
     return (
         "A multiple of the inverse covariance is best among symmetric matrices only. A small "
         f"skew-symmetric part lowers the loss by {-added:.1%} where the prompt is as long as the "
-        f"theorem asks, and descent over all matrices gains {-descent.control:.1%} with a short "
-        "one."
+        f"theorem asks, and descent over all matrices gains {-found:.1%} with a short one."
     )
 
 
 def _more_heads(result: Result) -> str:
-    rate = check_of(result, "certified rate with the most heads").measured
-    steps = check_of(result, "steps of w to a thousandth of the gap").measured
+    rate = check_of(result, "mean log ratio of certified rates").measured
+    steps = check_of(result, "mean log ratio of steps of w").measured
     return (
-        f"The certified rate is {rounded(rate)} times as high with the most heads as with the "
-        f"fewest, and with the attention at rest many heads need {steps:.1%} of the steps of a "
-        "few. (Where the attention is trained as well, the order depends on the start.)"
+        f"The certified rate is {rounded(math.exp(rate))} times as high with 128 heads as with 8, "
+        f"and with the attention at rest they need {math.exp(steps):.1%} of the steps (geometric "
+        "means over paired starts). Where the attention is trained as well, the order depends on "
+        "the start."
     )
 
 
@@ -133,6 +141,7 @@ FINDINGS = (
         "gatmiry2024/asymmetric",
         "The best weights of a looped layer are not symmetric.",
         _skew_part,
+        Outcome.HOLDS,
     ),
     Finding(
         "ahn2023/figure3",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from innerloop.index import choose
 from innerloop.papers.verdict import Scale, Verdict
@@ -62,54 +62,73 @@ YANG2024 = Paper(
 PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024, YANG2024)}
 
 
-@dataclass(frozen=True)
-class FigureData:
-    """A figure before it is drawn: its numbers, what they show, and the verdict on them."""
+Tables = Mapping[str, Table]
 
-    tables: Mapping[str, Table]
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a claim or figure computes before anything is judged or drawn."""
+
+    tables: Tables
+    caption: str = ""
+    """What the picture shows, in words, and every departure from the paper's own procedure."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Numbers and the verdict on them."""
+
+    tables: Tables
     caption: str
     verdict: Verdict
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One checkable statement of a paper."""
+class Entry:
+    """One checkable statement of a paper, with a picture if it is a figure."""
 
     id: str
     statement: str
-    formula: str
-    """The statement in LaTeX, in the paper's own form."""
-    check: Callable[[Scale], Verdict]
     source: str
     """Where in the paper it stands, such as "Theorem 1, Eq. 8"."""
-    kind: str = field(default="claim", init=False)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One plot of a paper: numbers from a scale, and a picture from the numbers alone."""
-
-    id: str
-    statement: str
-    compute: Callable[[Scale], FigureData]
-    draw: Callable[[Mapping[str, Table]], Picture]
-    source: str
+    function: Callable[[Scale], Any]
+    """What the decorator stands on: what a result depends on is read from its module."""
+    measure: Callable[[Scale], Measurement]
+    draw: Callable[[Tables], Picture] | None = None
+    formula: str = ""
+    """The statement in LaTeX, in the paper's own form."""
+    ours: str = ""
+    """Non-empty: not a statement of the paper but a finding of innerloop's, "proved" or
+    "measured"."""
     shares: str = ""
-    """A name for what it trains, if another figure shows the same training: measured together."""
-    kind: str = field(default="figure", init=False)
+    """A name for what it trains, if another entry shows the same training: measured together."""
+
+    @property
+    def kind(self) -> str:
+        return "claim" if self.draw is None else "figure"
+
+    @property
+    def paper(self) -> str:
+        return self.id.split("/")[0]
 
 
-Entry = Claim | Figure
 _ENTRIES: dict[str, Entry] = {}
+ClaimFunction = Callable[[Scale], Verdict]
+FigureFunction = Callable[[Scale], Numbers]
 
 
 def claim(
-    id: str, statement: str, *, source: str, formula: str = ""
-) -> Callable[[Callable[[Scale], Verdict]], Callable[[Scale], Verdict]]:
+    id: str, statement: str, *, source: str, formula: str = "", ours: str = ""
+) -> Callable[[ClaimFunction], ClaimFunction]:
     """Registers a function from a scale to a verdict."""
 
-    def register(check: Callable[[Scale], Verdict]) -> Callable[[Scale], Verdict]:
-        _add(Claim(id, statement, formula, check, source))
+    def register(check: ClaimFunction) -> ClaimFunction:
+        def measure(scale: Scale) -> Measurement:
+            return Measurement({}, "", check(scale))
+
+        _add(Entry(id, statement, source, check, measure, None, formula, ours))
         return check
 
     return register
@@ -120,20 +139,37 @@ def figure(
     statement: str,
     *,
     source: str,
-    draw: Callable[[Mapping[str, Table]], Picture],
+    judge: Callable[[Tables], Verdict],
+    draw: Callable[[Tables], Picture],
+    formula: str = "",
+    ours: str = "",
     shares: str = "",
-) -> Callable[[Callable[[Scale], FigureData]], Callable[[Scale], FigureData]]:
-    """Registers a function from a scale to a figure's numbers, and the function that draws them."""
+) -> Callable[[FigureFunction], FigureFunction]:
+    """Registers a figure in three parts: numbers from a scale, a verdict and a picture from them.
 
-    def register(compute: Callable[[Scale], FigureData]) -> Callable[[Scale], FigureData]:
-        _add(Figure(id, statement, compute, draw, source, shares))
+    `judge` and `draw` see the tables alone: what is judged can be seen, and what is drawn is what
+    was judged.
+    """
+
+    def register(compute: FigureFunction) -> FigureFunction:
+        def measure(scale: Scale) -> Measurement:
+            numbers = compute(scale)
+            verdict = judge(numbers.tables)
+            verdict = replace(
+                verdict,
+                settings={**numbers.settings, **verdict.settings},
+                remarks=[*numbers.remarks, *verdict.remarks],
+            )
+            return Measurement(numbers.tables, numbers.caption, verdict)
+
+        _add(Entry(id, statement, source, compute, measure, draw, formula, ours, shares))
         return compute
 
     return register
 
 
 def _add(entry: Entry) -> None:
-    assert entry.id.split("/")[0] in PAPERS, f"{entry.id} names no known paper"
+    assert entry.paper in PAPERS, f"{entry.id} names no known paper"
     assert entry.id not in _ENTRIES, f"{entry.id} is registered twice"
     _ENTRIES[entry.id] = entry
 
@@ -142,9 +178,7 @@ def entries() -> dict[str, Entry]:
     """Every claim and figure by id: paper by paper, claims first."""
     check_papers()
     order = [(key, kind) for key in PAPERS for kind in ("claim", "figure")]
-    ranked = sorted(
-        _ENTRIES.values(), key=lambda entry: order.index((entry.id.split("/")[0], entry.kind))
-    )
+    ranked = sorted(_ENTRIES.values(), key=lambda entry: order.index((entry.paper, entry.kind)))
     return {entry.id: entry for entry in ranked}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from innerloop.papers.dependencies import code_behind
-from innerloop.papers.registry import Entry, Figure, FigureData, Table, entries
+from innerloop.papers.registry import Entry, Table, entries
 from innerloop.papers.stored import Contents, Damaged, Record, sealed, unsealed
 from innerloop.papers.verdict import Outcome, Scale, Verdict
 from innerloop.runs import OutputError, RunStore, read_json, write_atomic
@@ -51,9 +51,9 @@ class Result:
             "kind": self.entry.kind,
             "verdict": str(self.outcome),
             "statement": self.entry.statement,
-            "measured": {check.quantity: check.measured for check in checks},
-            "control": {check.quantity: check.control for check in checks},
-            "tolerance": {check.quantity: check.tolerance for check in checks},
+            "measured": {check.name: check.measured for check in checks},
+            "control": {check.name: check.control for check in checks},
+            "tolerance": {check.name: check.tolerance for check in checks},
             "why": "; ".join(dict.fromkeys(check.why for check in checks)),
             "error": self.verdict.error,
             "seconds": round(self.seconds, 3),
@@ -108,10 +108,7 @@ def reproduce(entry: Entry, scale: Scale, store: RunStore, *, force: bool = Fals
     folder = _folder(entry, scale, store)
     start = time.perf_counter()
     try:
-        if isinstance(entry, Figure):
-            data = entry.compute(scale)
-        else:
-            data = FigureData({}, "", entry.check(scale))
+        data = entry.measure(scale)
         seconds = time.perf_counter() - start
         result = Result(entry, scale, data.verdict, seconds, data.caption, data.tables)
         return _save(result, folder)
@@ -137,12 +134,11 @@ def _sentence(error: Exception) -> str:
 
 def _folder(entry: Entry, scale: Scale, store: RunStore) -> Path:
     """Named by all that the result depends on."""
-    function = entry.compute if isinstance(entry, Figure) else entry.check
     return store.folder(
         {
             "id": entry.id,
             "scale": str(scale),
-            "code": code_behind(function),
+            "code": code_behind(entry.function),
             "torch": torch.__version__,
         }
     )

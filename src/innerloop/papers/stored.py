@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from innerloop.papers.registry import Table
-from innerloop.papers.verdict import Check, Correction, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Verdict
 
 Record = dict[str, Any]
 """Numbers, texts, lists and dictionaries: what JSON and a pipe can carry."""
@@ -61,6 +61,7 @@ class Contents:
                 "corrected": [asdict(check) for check in verdict.corrected],
                 "correction": verdict.correction and asdict(verdict.correction),
                 "settings": dict(verdict.settings),
+                "remarks": list(verdict.remarks),
                 "missing": verdict.missing,
                 "error": verdict.error,
             },
@@ -80,6 +81,7 @@ class Contents:
                     [_check(check) for check in _typed(verdict["corrected"], list)],
                     None if correction is None else _correction(correction),
                     _typed(verdict["settings"], dict),
+                    [_typed(remark, str) for remark in _typed(verdict["remarks"], list)],
                     _typed(verdict["missing"], str),
                     _typed(verdict["error"], str),
                 ),
@@ -95,9 +97,9 @@ class Contents:
 
 def _check(record: Any) -> Check:
     values = _fields(record, Check)
-    for name in ("measured", "tolerance", "control"):
+    for name in ("measured", "tolerance", "control", "standard_error", "control_error"):
         _typed(values[name], int, float)
-    for name in ("quantity", "why", "control_is"):
+    for name in ("quantity", "why", "control_is", "case"):
         _typed(values[name], str)
     if not isinstance(values["at_least"], bool):
         raise Damaged("at_least must be true or false")
@@ -108,7 +110,9 @@ def _correction(record: Any) -> Correction:
     values = _fields(record, Correction)
     for value in values.values():
         _typed(value, str)
-    return Correction(**values)
+    if values["kind"] not in list(Kind):
+        raise Damaged(f"{values['kind']!r:.40} is no kind of correction")
+    return Correction(**{**values, "kind": Kind(values["kind"])})
 
 
 def _table(record: Any) -> Table:

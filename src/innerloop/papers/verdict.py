@@ -9,6 +9,9 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+SIGMAS = 4.0
+"""Standard errors that a sampled number must be away from its tolerance to decide anything. Chance
+goes further once in 16,000 checks."""
 
 
 class Scale(StrEnum):
@@ -54,10 +57,20 @@ class Check:
     control_is: str
     """What the control is, in a few words."""
     at_least: bool = False
+    case: str = ""
+    """Of what it was measured, in a few words."""
+    standard_error: float = 0.0
+    """Of the measurement, if it is sampled and the tolerance does not count it already."""
+    control_error: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("measured", "tolerance", "control"):
+        for name in ("measured", "tolerance", "control", "standard_error", "control_error"):
             object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def name(self) -> str:
+        """The quantity and its case, in one line."""
+        return f"{self.quantity}: {self.case}" if self.case else self.quantity
 
     def accepts(self, value: float) -> bool:
         """Whether this value would pass; NaN never does."""
@@ -68,9 +81,27 @@ class Check:
         return self.accepts(self.measured)
 
     @property
+    def decides(self) -> bool:
+        """Whether chance could not have turned the measurement to the other side."""
+        sure = SIGMAS * self.standard_error
+        return self.accepts(self.measured - sure) == self.accepts(self.measured + sure)
+
+    @property
     def separates(self) -> bool:
         """Whether the control is told apart; a control that was not measured (NaN) is not."""
-        return not math.isnan(self.control) and not self.accepts(self.control)
+        sure = SIGMAS * self.control_error
+        values = (self.control - sure, self.control + sure)
+        return not any(math.isnan(value) or self.accepts(value) for value in values)
+
+
+class Kind(StrEnum):
+    """What a correction corrects; the heaviest first."""
+
+    STATEMENT = "a statement that is false as printed"
+    PROOF = "a step of a proof"
+    SENTENCE = "a sentence about a figure or an experiment"
+    CONSTANT = "a constant"
+    MISPRINT = "a misprint"
 
 
 @dataclass(frozen=True)
@@ -81,6 +112,9 @@ class Correction:
     corrected: str
     explanation: str
     """What is wrong, in words a reader of the paper can follow."""
+    kind: Kind
+    counterexample: str = ""
+    """The smallest case that shows it, with its numbers, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +129,18 @@ class Verdict:
     corrected: Sequence[Check] = ()
     correction: Correction | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Sizes, seeds, sample sizes: what a reader needs to judge the numbers."""
+    """Sizes, seeds, sample sizes: what a reader needs to judge the numbers. A task is described by
+    itself."""
+    remarks: Sequence[str] = ()
+    """Sentences beside the numbers: misprints, departures from the paper, what is left open."""
     missing: str = ""
     """Non-empty: what this scale did not give, so that nothing can be concluded."""
     error: str = ""
     """Non-empty: why it could not be measured, as a sentence."""
+
+    def __post_init__(self) -> None:
+        described = {k: v if _is_plain(v) else str(v) for k, v in self.settings.items()}
+        object.__setattr__(self, "settings", described)
 
     @property
     def outcome(self) -> Outcome:
@@ -107,10 +148,15 @@ class Verdict:
             return Outcome.ERROR
         if self.missing or not self.printed:
             return Outcome.INCONCLUSIVE
-        if not all(check.separates for check in (*self.printed, *self.corrected)):
+        if not all(c.separates and c.decides for c in (*self.printed, *self.corrected)):
             return Outcome.INCONCLUSIVE
         if all(check.passes for check in self.printed):
             return Outcome.HOLDS
         if self.corrected and all(check.passes for check in self.corrected):
             return Outcome.CORRECTED
         return Outcome.FAILS
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON carries it as it is."""
+    return isinstance(value, str | int | float | bool | list | tuple | dict) or value is None

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from innerloop import index
 from innerloop.papers.findings import findings
-from innerloop.papers.registry import PAPERS, Claim, Figure, Paper
+from innerloop.papers.registry import PAPERS, Entry, Paper
 from innerloop.papers.reproduce import Result
-from innerloop.papers.verdict import Outcome
+from innerloop.papers.verdict import Kind, Outcome
 from innerloop.report import number_format
 from innerloop.report.mathml import FormulaError, to_mathml
 from innerloop.report.plot_style import drawn
@@ -94,9 +95,20 @@ def write_report(
             seconds=sum(result.seconds for result in results),
             provenance=provenance(),
             command=command,
+            places=_places(results),
         ),
     )
     return page
+
+
+def _places(results: Sequence[Result]) -> dict[str, str]:
+    """file:line of what measures each result, below the package; nothing for what has none."""
+    indexed = index.entries()
+    return {
+        result.id: f"{indexed[result.id].file}:{indexed[result.id].line}"
+        for result in results
+        if result.id in indexed
+    }
 
 
 def _meanings(results: Sequence[Result]) -> dict[Outcome, str]:
@@ -125,8 +137,8 @@ def _sections(results: Sequence[Result]) -> list[Section]:
     for key, paper in PAPERS.items():
         own = [result for result in results if result.id.split("/")[0] == key]
         if own:
-            figures = [result for result in own if isinstance(result.entry, Figure)]
-            claims = [result for result in own if not isinstance(result.entry, Figure)]
+            figures = [result for result in own if result.entry.kind == "figure"]
+            claims = [result for result in own if result.entry.kind == "claim"]
             sections.append(Section(paper, claims, figures))
     return sections
 
@@ -134,13 +146,19 @@ def _sections(results: Sequence[Result]) -> list[Section]:
 def _corrections(sections: Sequence[Section]) -> dict[Paper, list[Result]]:
     """What each paper has that is off, without the papers of which nothing is."""
     every = {s.paper: [r for r in s.results if needs_correction(r)] for s in sections}
-    return {paper: results for paper, results in every.items() if results}
+    return {paper: sorted(results, key=_weight) for paper, results in every.items() if results}
+
+
+def _weight(result: Result) -> int:
+    """The place of a correction: what contradicts a statement first, misprints last."""
+    correction = result.verdict.correction
+    return -1 if correction is None else list(Kind).index(correction.kind)
 
 
 def _check_formulas(results: Sequence[Result]) -> None:
     """Finds a formula that cannot be typeset before anything is drawn or written."""
     for result in results:
-        formulas = [result.entry.formula] if isinstance(result.entry, Claim) else []
+        formulas = [result.entry.formula]
         if result.verdict.correction is not None:
             formulas += [result.verdict.correction.printed, result.verdict.correction.corrected]
         for formula in filter(None, formulas):
@@ -156,7 +174,7 @@ def _write_figures(
     """Draws what can be drawn; a figure that cannot be is an error on the page, not its end."""
     figures, shown = {}, []
     for result in results:
-        if isinstance(result.entry, Figure) and result.outcome != Outcome.ERROR:
+        if result.entry.kind == "figure" and result.outcome != Outcome.ERROR:
             try:
                 figures[result.id] = _write_figure(result.entry, result, folder)
             except OutputError:
@@ -168,7 +186,8 @@ def _write_figures(
     return figures, shown
 
 
-def _write_figure(entry: Figure, result: Result, folder: Path) -> FigureFiles:
+def _write_figure(entry: Entry, result: Result, folder: Path) -> FigureFiles:
+    assert entry.draw is not None
     name = result.id.replace("/", "-")
     path = f"figures/{name}.svg"
     drawing = drawn(entry.draw, result.tables, kept=folder / path)

@@ -132,3 +132,19 @@ def square_root(matrix: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
         return root
     values, vectors = torch.linalg.eigh(matrix)
     return vectors * values.clamp_min(0).sqrt() @ vectors.mT
+
+
+def spelled(matrix: Float[Tensor, "d d"]) -> str:
+    """A covariance in a few words: I, a multiple of it, a diagonal, or rotated eigenvalues."""
+    diagonal = matrix.diagonal()
+    if torch.equal(matrix, torch.diag(diagonal)):
+        if (diagonal == diagonal[0]).all():
+            return "I" if diagonal[0] == 1 else f"{diagonal[0]:g} I"
+        return f"diag({_listed(diagonal)})"
+    return f"U diag({_listed(torch.linalg.eigvalsh(matrix).flip(0))}) U^T"
+
+
+def _listed(values: Float[Tensor, " d"]) -> str:
+    """At most six of them."""
+    words = [f"{value:.4g}" for value in values.tolist()]
+    return ", ".join(words if len(words) <= 6 else [*words[:3], "...", *words[-2:]])

@@ -230,6 +230,13 @@ class DictionaryRegression:
             features = representation(tokens)
         return cls(tokens, features, shown, tau, coefficients or GaussianCoefficients())
 
+    def __str__(self) -> str:
+        """Its sizes, in the letters of Yang 2024."""
+        return (
+            f"K = {len(self.tokens)} tokens of dimension d = {self.d}, N = {self.shown} shown, "
+            f"m = {self.features.shape[1]} features, tau = {self.tau:g}"
+        )
+
     @property
     def d(self) -> int:
         return self.tokens.shape[1]

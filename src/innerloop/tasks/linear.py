@@ -12,7 +12,7 @@ from torch import Tensor
 
 from innerloop.prompt import Prompt
 from innerloop.tasks.checks import require_at_least, require_covariance, require_not_negative
-from innerloop.tasks.covariates import GaussianCovariates
+from innerloop.tasks.covariates import GaussianCovariates, spelled
 from innerloop.tasks.functions import LinearFunctions
 from innerloop.tasks.queries import FreshQueries
 from innerloop.tasks.regression import Regression, law_of
@@ -88,6 +88,21 @@ class LinearRegression:
                 f"distortion must be a [d, d] matrix, got shape {list(distortion.shape)}"
             )
         return cls.with_inverse_prior(distortion @ distortion.mT, n)
+
+    def __str__(self) -> str:
+        """Its sizes and matrices, as a reader would write them down."""
+        prior = self.weight_covariance
+        if prior is not None and torch.allclose(
+            prior @ self.covariance, torch.eye(self.d).to(prior)
+        ):
+            weights = "Sigma^-1"
+        else:
+            weights = "I" if prior is None else spelled(prior)
+        noise = f", label noise {self.noise_std:g}" if self.noise_std else ""
+        return (
+            f"d = {self.d}, n = {self.n}, Sigma = {spelled(self.covariance)}, w ~ N(0, {weights})"
+            f"{noise}"
+        )
 
     @property
     def d(self) -> int:

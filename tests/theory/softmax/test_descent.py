@@ -80,16 +80,16 @@ def test_the_least_gamma_makes_the_bound_on_the_movement_of_b_tight():
 
 
 def test_the_main_texts_constant_is_the_appendixs_with_its_substitutions():
-    # With f_max <= |Zbar| = 1, |A| bounded, and 4 K alpha^2 >= 1, Eq. 17 is Eq. 61 with the last
-    # bracket bounded by a^2 + 4 N (2a + |A|)^2.
+    # With f_max <= |Zbar| = 1 and |A| bounded, Eq. 17 is Eq. 61 with the bounds |A| <= 2a + |A| and
+    # a + |A| <= 2a + |A|.
     found = DescentConstants(3, 2, 4, 1.0, 1.0, 1.5, 1.5, 0.2, 0.7)
     gamma = 2.0
     alpha = found.alpha_bound(gamma)
     a, bracket = gamma * 3 * alpha, max(1, 16 * alpha**2)
     assert bracket > 1
-    appendix = found.printed_smoothness(gamma, alpha) ** 2
-    appendix += 8 * gamma * bracket * 8 * ((2 * a + 1.5) ** 2 - (a + 1.5) ** 2)
-    assert found.printed_main_text_smoothness(gamma) ** 2 == pytest.approx(appendix)
+    appendix = found.smoothness(gamma, alpha) ** 2
+    appendix += 16 / 4 * gamma**2 * bracket * 8 * ((2 * a + 1.5) ** 2 - (a + 1.5) ** 2)
+    assert found.main_text_smoothness(gamma) ** 2 == pytest.approx(appendix)
 
 
 def test_certified_rates_are_the_inverse_smoothness_and_gamma_squared_times_it():

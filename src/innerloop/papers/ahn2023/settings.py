@@ -1,6 +1,19 @@
-"""The settings that several claims and figures of the paper share."""
+"""What several modules share: settings, tolerances, weights in the paper's form, one exact loss."""
 
-from innerloop.papers.common import rotated
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from scipy.special import roots_hermitenorm
+from torch import Tensor
+from torch.nn.functional import pad
+
+from innerloop import theory
+from innerloop.models import AHN
+from innerloop.papers.common import DTYPE, generator, rotated, square_root
+from innerloop.papers.quantity import at_most
+from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
 # Sections 5.3 and 6.1: Sigma = U^T D^2 U with these D, and a fresh rotation U for every seed.
@@ -10,7 +23,89 @@ SPARSE_N = 20
 TRANSFORMED_N = 10
 LAYERS = 3
 
+SQUARE_ROOT = at_most(
+    1e-6, "descent stops where float64 no longer sees the loss fall: the root of 1e-16, times 100"
+)
+
 
 def experiment(n: int, seed: int) -> LinearRegression:
     """The task of the paper's experiments: covariance U^T D^2 U, prior its inverse."""
     return LinearRegression.with_inverse_prior(rotated([s**2 for s in DISTORTION], seed), n)
+
+
+def on_the_ray(d: int, n: int, scale: float = 1.0) -> LinearRegression:
+    """The setting of Theorems 4 and 5, with a rotated covariance."""
+    spectrum = {1: [0.8], 2: [1.0, 0.3], 3: [1.2, 0.5, 0.3]}[d]
+    return LinearRegression.with_inverse_prior(scale * rotated(spectrum, seed=0), n)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
+
+
+def symmetric(matrices: Tensor) -> Tensor:
+    return (matrices + matrices.mT) / 2
+
+
+def matrices(numbers: Tensor, matrix: Tensor) -> Tensor:
+    """A multiple of one matrix for every layer."""
+    return numbers[:, None, None] * matrix
+
+
+def weights9(a: Tensor) -> tuple[Tensor, Tensor]:
+    """(P, Q) of Eq. 9, in the paper's own sign."""
+    return weights13(a, torch.zeros_like(a))
+
+
+def weights13(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """(P, Q) of Eq. 13, in the paper's own sign."""
+    corner = torch.zeros(a.shape[-1] + 1, a.shape[-1] + 1, dtype=a.dtype)
+    corner[-1, -1] = 1
+    return pad(b, (0, 1, 0, 1)) + corner, pad(a, (0, 1, 0, 1))
+
+
+@dataclass(frozen=True)
+class ExactLoss:
+    """Eq. 5 of the paper's own forward pass, exactly: a weighted sum over prompts.
+
+    Contexts are the nodes of a quadrature for Wishart matrices, filled up to n examples by zeros,
+    which no layer sees. The error is linear in the query: d queries replace its expectation. So do
+    d weights w where it is linear in w, and else a Gauss-Hermite rule.
+    """
+
+    prompt: Prompt
+    weights: Tensor
+
+    @classmethod
+    def of(cls, task: LinearRegression, degree: int, *, linear_in_w: bool = True) -> ExactLoss:
+        """Of a loss with this degree in the sample covariance, and at most 4 in w."""
+        factors, weights = theory.wishart.wishart_nodes(task.n, task.d, degree)
+        root = square_root(task.covariance)
+        x = pad((root @ factors).mT, (0, 0, 0, task.n - task.d))  # [nodes, n, d]
+        w, w_weights = _weight_nodes(task, linear_in_w)
+        count = len(w)
+        x, w = x.repeat_interleave(count, 0), w.repeat(len(weights), 1)
+        query = root.expand(len(x), -1, -1)
+        y, y_query = (torch.einsum("bnd,bd->bn", t, w) for t in (x, query))
+        return cls(Prompt(x, y, query, y_query), torch.outer(weights, w_weights).flatten())
+
+    def __call__(self, p: Tensor, q: Tensor) -> Tensor:
+        error = AHN.predict(p, q, self.prompt) - self.prompt.y_query
+        return (self.weights * error.square().sum(-1)).sum()
+
+    def gradients(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """In every entry of the A_i and B_i of weights (13), symmetric or not."""
+        a = a.clone().requires_grad_()
+        b = (torch.zeros_like(a) if b is None else b).clone().requires_grad_()
+        gradients = torch.autograd.grad(self(*weights13(a, b)), (a, b))
+        return gradients[0], gradients[1]
+
+
+def _weight_nodes(task: LinearRegression, linear: bool) -> tuple[Tensor, Tensor]:
+    root = square_root(task.prior)
+    if linear:
+        return root, torch.ones(task.d, dtype=DTYPE)
+    rule = [torch.as_tensor(part, dtype=DTYPE) for part in roots_hermitenorm(3)]
+    nodes = torch.cartesian_prod(*[rule[0]] * task.d).view(-1, task.d)
+    weights = torch.cartesian_prod(*[rule[1] / rule[1].sum()] * task.d).view(-1, task.d)
+    return nodes @ root, weights.prod(-1)

@@ -1,13 +1,18 @@
 """What several claims of the paper share: its delta, its weights, and exact averages over contexts.
 
-Losses here are exact. The integrands are polynomials in the sample covariance S, so that the
-printed formulas and the transformer's own forward pass are evaluated at the nodes of a quadrature
-that integrates them without error.
+One reading throughout. As in section 3.5, A is any d x d matrix, symmetric or not; where a matrix
+that is not symmetric is compared in the order of symmetric matrices, its symmetric part is meant.
+S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the population,
+and *the ray* the set of A = a Sigma*^-1.
+
+Losses are exact. The integrands are polynomials in S, so that the printed formulas and the
+transformer's own forward pass are evaluated at the nodes of a quadrature that integrates them
+without error. `theory.linear.tied_risk`, an expansion in words, is a second and independent way.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -16,24 +21,61 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import GATMIRY
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.quantity import Cases, at_least, at_most
+from innerloop.papers.verdict import Check
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
-BOUND = "the claim itself: no more than the bound allows"
+ROTATED = LinearRegression.with_inverse_prior(rotated([1.2, 0.5, 0.3], seed=0), 6)
+"""A task without symmetries: d = 3, three variances, rotated axes."""
+FROM_BELOW = at_least(1 - 1e-12, "the inequality itself, as a ratio; 1e-12 is rounding")
+DESCENT = at_most(
+    1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
+)
 
 
-def accuracy(loops: int, n: int, d: int) -> float:
+def against_last(cases: Cases) -> list[Check]:
+    """A check of every case but the last one, which is their control."""
+    *names, control = cases
+    return [cases.check(name, unlike=control) for name in names]
+
+
+def accuracy(loops: int, n: float, d: int) -> float:
     """The paper's delta = (8 L d / sqrt n)^{1/(2L)} (section 3.5)."""
-    return (8 * loops * d / math.sqrt(n)) ** (1 / (2 * loops))
+    return (8 * loops * d / n**0.5) ** (1 / (2 * loops))
 
 
 def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
 
 
+def identity(d: int) -> Float[Tensor, "d d"]:
+    return torch.eye(d, dtype=DTYPE)
+
+
+def white(d: int, n: int) -> LinearRegression:
+    return LinearRegression.with_inverse_prior(identity(d), n)
+
+
 def symmetric(matrices: Tensor) -> Tensor:
     return (matrices + matrices.mT) / 2
+
+
+def power(matrix: Tensor, exponent: float) -> Tensor:
+    """Of a symmetric positive definite matrix."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return vectors @ torch.diag_embed(values**exponent) @ vectors.mT
+
+
+def square(matrices: Tensor) -> Tensor:
+    return matrices.square().sum((-2, -1))
+
+
+def apart(value: Tensor | float, reference: Tensor | float) -> float:
+    """The largest difference, relative to the largest entry of the reference."""
+    a, b = torch.as_tensor(value, dtype=DTYPE), torch.as_tensor(reference, dtype=DTYPE)
+    return ((a - b).abs().max() / b.abs().max()).item()
 
 
 def paper_weights(
@@ -54,6 +96,12 @@ def contexts(
     """Factors F with S = F F^T, and weights that average polynomials in S of this degree."""
     factors, weights = theory.wishart.wishart_nodes(task.n, task.d, degree)
     return torch.linalg.cholesky(task.covariance) @ factors / task.n**0.5, weights
+
+
+def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree: int) -> Tensor:
+    """E formula(S) for a polynomial of this degree in S; the formula maps [nodes, d, d]."""
+    factors, weights = contexts(task, degree)
+    return torch.einsum("b,b...->...", weights, formula(factors @ factors.mT))
 
 
 def transformer_loss(
@@ -83,3 +131,26 @@ def transformer_loss(
         for w in torch.linalg.cholesky(task.prior).mT:
             total += (error(w, query) - constant).square()
     return (weights * total).sum().item()
+
+
+def looped_loss(a: Float[Tensor, "d d"], task: LinearRegression, loops: int) -> float:
+    """That of the forward pass with one A in every loop."""
+    return transformer_loss(a.expand(loops, -1, -1), task)
+
+
+def least_loss(loops: int, n: int, d: int) -> float:
+    """Of all symmetric A, in exact fractions."""
+    best = theory.linear.optimal_gap(loops, n, d)
+    return float(theory.linear.long_prompt_risk(best, loops, n, d))
+
+
+def word_loss(
+    task: LinearRegression, loops: int, *, symmetric: bool = False
+) -> Callable[[Tensor], Tensor]:
+    """A -> L(A, 0) by the expansion in words: any n, and differentiable.
+
+    theory's preconditioner multiplies the gradient, as A^T does in the paper (Proposition 3.1).
+    """
+    return lambda a: theory.linear.tied_risk(
+        a.mT, task.covariance, task.n, task.prior, loops=loops, symmetric=symmetric
+    )

@@ -4,9 +4,9 @@ The paper names neither the optimizer nor the batch, the steps, or (Figures 2 to
 
 *Symmetric A* (the lines of the figures). L-BFGS over symmetric A and free u, on fresh samples of
 `ControlledWishart`. Its noise cannot move the minimum: on every single sample, whatever its size,
-a symmetric A has at least the loss of (tr A / d) I (the proof in `theory.looped` holds for the
-sample as well, since with all cyclic shifts its gradient on the ray points along the ray: a convex
-function has no lower value at the same trace), and the loss on the ray is exact.
+a symmetric A has at least the loss of (tr A / d) I (the proof in `theory.linear.looped` holds for
+the sample as well: the trace formula is convex in symmetric A, and with all cyclic shifts its
+gradient on the ray points along the ray), and the loss on the ray is exact.
 
 *Free A on fresh prompts*, by Adam: as far as one can tell, what the paper did. The loss has degree
 2 L in the sample covariance, so rare prompts carry it, a batch mostly misses them, and Adam, which
@@ -15,8 +15,7 @@ the best step.
 
 Free A is more than a nuisance. With two loops or more, and n several times d, the best multiple of
 the identity is a saddle: adding a skew-symmetric part lowers the loss. `skew_curvature` measures it
-and `exactly_trained` trains A on the exact loss. (The paper does not ask for a symmetric A, but
-its Lemma 4.1 and Theorem 3.2, written with A^1/2 and the order of symmetric matrices, do.)
+and `exactly_trained` trains A on the exact loss.
 
 Untied models with two or three layers are trained over symmetric matrices on the exact loss. That
 is out of reach for more layers; there A_l = a_l I, and the L numbers are trained on the exact loss.
@@ -66,6 +65,9 @@ EXACT_LAYERS = 3
 """Untied layers of full matrices whose exact loss is quick to write down."""
 
 
+Row = dict[str, float | int | str]
+
+
 @dataclass(frozen=True)
 class Trained:
     """A looped transformer at the end of training, and how it got there."""
@@ -101,6 +103,19 @@ class Trained:
     def ray_loss(self) -> float:
         """The exact loss of tr(A)/d times the identity (and of the shift)."""
         return ControlledWishart(self.task, 1).ray_risk(self.model).item()
+
+    def row(self, kind: str) -> Row:
+        """Where it ended, as a row of a table."""
+        last = {key: self.history[key][-1] for key in METRICS}
+        return {
+            "training": kind,
+            "n": self.task.n,
+            "loops": self.model.loops,
+            "seed": self.seed,
+            **last,
+            "loss": self.loss,
+            "ray loss": self.ray_loss,
+        }
 
 
 def _last(model: LinearAttention) -> Tensor:

@@ -1,31 +1,60 @@
-"""Yang, Huang, Liang & Chi (2024): theorems, lemmas and figures. arXiv:2408.10147."""
+"""Yang, Huang, Liang & Chi (2024), arXiv:2408.10147, in the order of the paper.
+
+section2_transformer.py: eq8
+proposition1.py: proposition1, unit-tokens
+theorem1.py: theorem1, eq49, theorem1-path
+section3_1_rates.py: rate-heads, rate-tokens
+theorem2.py: theorem2, eq68-69
+section3_2_best.py: ybest, underfit
+section3_3_heads.py: eq26, one-head
+figure2a.py: figure2a
+figure3.py: figure3
+figure4.py: figure4
+figures2b_5.py: figure2b, figure5
+lemmas1_to_4.py: lemma1, lemma2, lemma3, lemma4
+lemmas5_6.py: lemma5, lemma6
+lemmas7_to_9.py: lemma7, lemma8, lemma9, eq62
+lemma10_eq17.py: lemma10, eq17
+
+Beside them: settings.py and notation.py (sizes, instances, the paper's symbols), half_loss.py (its
+loss and learning rates), one_layer_training.py and encoder_training.py (how figures are trained).
+"""
 
 # isort: off
-# The report follows this order: what the heads compute, what is best for them, how training starts,
-# why it gets there, how many heads it takes; then the figures.
+# The report follows this order: lemmas before the theorems that rest on them.
 from innerloop.papers.yang2024 import (
-    softmax_heads,
-    ridge,
-    initialisation,
-    bounds,
-    convergence,
-    heads,
-    figures,
-    ridge_figure,
-    heads_figure,
-    encoder_figures,
+    section2_transformer,
+    lemmas1_to_4,
+    lemmas5_6,
+    proposition1,
+    lemmas7_to_9,
+    lemma10_eq17,
+    theorem1,
+    section3_1_rates,
+    theorem2,
+    section3_2_best,
+    section3_3_heads,
+    figure2a,
+    figure3,
+    figure4,
+    figures2b_5,
 )
 # isort: on
 
 __all__ = [
-    "bounds",
-    "convergence",
-    "encoder_figures",
-    "figures",
-    "heads",
-    "heads_figure",
-    "initialisation",
-    "ridge",
-    "ridge_figure",
-    "softmax_heads",
+    "figure2a",
+    "figure3",
+    "figure4",
+    "figures2b_5",
+    "lemma10_eq17",
+    "lemmas1_to_4",
+    "lemmas5_6",
+    "lemmas7_to_9",
+    "proposition1",
+    "section2_transformer",
+    "section3_1_rates",
+    "section3_2_best",
+    "section3_3_heads",
+    "theorem1",
+    "theorem2",
 ]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.quantity import Cases, Measured, Tolerance, at_most, measured
+from innerloop.papers.verdict import Check
 from innerloop.papers.yang2024.half_loss import ExactHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import History, train
+
+SQUARED_ROUNDING = at_most(
+    1e-20, "equal to float64 rounding, 1e-16 a number, where squares are compared"
+)
+FALLS = at_most(0.0, "the mean logarithm of a ratio of paired starts: a fall is below 0")
 
 
 @dataclass(frozen=True)
@@ -26,13 +35,16 @@ class Sizes:
     shown: int
     tokens: int
     tau: float
-    heads: int
+    heads: int = 0
 
     def __str__(self) -> str:
         return (
             f"d = {self.d}, m = {self.features}, N = {self.shown}, K = {self.tokens}, "
-            f"tau = {self.tau}, H = {self.heads}"
+            f"tau = {self.tau}" + (f", H = {self.heads}" if self.heads else "")
         )
+
+    def with_heads(self, heads: int) -> Sizes:
+        return replace(self, heads=heads)
 
 
 SMALL = Sizes(8, 6, 5, 20, 0.05, 16)
@@ -45,10 +57,6 @@ TINY = (
 """Where the rate of Theorem 1 is large enough to be seen: it falls quickly with N."""
 FULL = Sizes(100, 20, 30, 200, 0.01, 64)
 """Section 4, Figures 2 and 4; tau is that of Figure 3, since it is not given for these."""
-AXIS_TAU = 4e-5
-"""The tau for which the infimum is where the axis of Figure 4 ends, at 0.001."""
-RATE = 1e-2
-"""Of Adam, in the figures; with the printed 1e-4 training hardly begins, see Figure 2a."""
 OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
 """N(1, 4 I), the second test set of section 4."""
 
@@ -57,13 +65,37 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
 
 
+def tensor(*values: Any) -> Tensor:
+    return torch.tensor(values, dtype=DTYPE)
+
+
+def mean_log(ratios: list[float]) -> Estimate:
+    """The mean logarithm of ratios that are independent of each other, with its error."""
+    return Estimate.of(tensor(*ratios).log())
+
+
+def against(cases: Cases, near_miss: str) -> list[Check]:
+    """Every other case must pass, and this one must not."""
+    return [cases.check(case, unlike=near_miss) for case in cases if case != near_miss]
+
+
+def checked(
+    name: str, tolerance: Tolerance, values: Mapping[str, Measured], *, unlike: str
+) -> list[Check]:
+    """The same where the numbers are there already."""
+    return against(measured(name, tolerance, values), unlike)
+
+
 @dataclass(frozen=True)
 class Instance:
     """A dictionary, a transformer at its random start, and the exact loss."""
 
     task: DictionaryRegression
     model: DictionaryAttention
-    objective: ExactHalfLoss
+
+    @cached_property
+    def objective(self) -> ExactHalfLoss:
+        return ExactHalfLoss(self.task)
 
     @property
     def risk(self) -> theory.softmax.DictionaryRisk:
@@ -82,21 +114,17 @@ class Instance:
     def constants(self) -> theory.softmax.DescentConstants:
         return theory.softmax.DescentConstants.of(self.risk, self.softmaxes())
 
-    def zeta(self) -> float:
-        return theory.softmax.smallest_eigenvalue(self.risk, self.softmaxes()).item()
+    def with_weights(self, w: Tensor | float, q: Tensor | None = None) -> Instance:
+        """Other weights, one number for all if it is one, and other query matrices if given."""
+        w = w.clone() if isinstance(w, Tensor) else torch.full_like(self.model.w.detach(), w)
+        q = self.model.q if q is None else q
+        return Instance(self.task, DictionaryAttention(q.detach().clone(), w))
 
-    def zeta_in_words(self) -> str:
-        """zeta_0 in digits, or its bound where float64 cannot tell a singular value from 0."""
-        rounding = torch.finfo(DTYPE).eps * torch.linalg.matrix_norm(self.outputs(), 2).max().item()
-        zeta = self.zeta()
-        return f"{zeta:.1e}" if zeta > rounding**2 else f"below (eps |B|)^2 = {rounding**2:.0e}"
-
-    def fit_weights(self) -> None:
+    def with_fitted_weights(self) -> Instance:
         """w by least squares with Q as it is: the infimum, if the heads have full row rank."""
         targets = (self.risk.root @ self.risk.optimum).mT  # [tokens, shown]
         solution = torch.linalg.pinv(self.outputs()) @ targets.unsqueeze(-1)
-        with torch.no_grad():
-            self.model.w.copy_(solution.squeeze(-1).mT)
+        return self.with_weights(solution.squeeze(-1).mT)
 
     def descend(
         self,
@@ -108,27 +136,17 @@ class Instance:
         metrics: dict[str, Callable[[Any], Any]] | None = None,
     ) -> History:
         """Gradient descent (Eq. 10) on the exact loss; the history has the gap of every record."""
-        gap = {"gap": lambda model: self.objective.gap(model).item()}
+        objective = self.objective
+        gap = {"gap": lambda model: objective.gap(model).item()}
         return train(
             self.model,
-            self.objective,
+            objective,
             two_rates(self.model, query_rate=query_rate, weight_rate=weight_rate),
             steps=steps,
             generator=generator(0),  # nothing is sampled
             every=every,
             metrics=gap | (metrics or {}),
         )
-
-
-def infimum_and_axis(sizes: Sizes) -> str:
-    """What the axis of Figure 4 says about tau."""
-    here, there = (
-        instance(replace(sizes, tau=tau, heads=1), 0).risk.infimum for tau in (sizes.tau, AXIS_TAU)
-    )
-    return (
-        f"{here:.4f}; the axis of Figure 4 goes down to 0.001, where no loss can be with this tau: "
-        f"either tau is about {AXIS_TAU:g} there (L* = {there:.4f}) or what is drawn is L - L*"
-    )
 
 
 def instance(sizes: Sizes, seed: int, *, unit: bool = True) -> Instance:
@@ -144,4 +162,31 @@ def instance(sizes: Sizes, seed: int, *, unit: bool = True) -> Instance:
         unit=unit,
     )
     model = DictionaryAttention.gaussian(sizes.heads, sizes.d, sizes.tokens, generator=source)
-    return Instance(task, model, ExactHalfLoss(task))
+    return Instance(task, model)
+
+
+def antipodal(heads: int, *, tau: float = 1e-8) -> Instance:
+    """Two opposite tokens with opposite features, attended to alike: where softmaxes are steepest.
+
+    For small tau, Z-bar is nearly a multiple of the projection on (1, -1).
+    """
+    v = torch.nn.functional.normalize(tensor(1.0, 2.0, -2.0), dim=0)
+    task = DictionaryRegression(torch.stack([v, -v]), tensor([1.0], [-1.0]), 2, tau)
+    return _of(task, torch.zeros(heads, 3, 3, dtype=DTYPE))
+
+
+def one_hot(*attended: int) -> Instance:
+    """Every head attends to one of the two shown tokens alone, whose features are orthogonal.
+
+    One query's label is far larger than all others, so that the residuals have one direction.
+    """
+    tokens = torch.nn.functional.normalize(normal(4, 3, seed=0) + 3, dim=1)
+    features = tensor([0.1, 0.0], [0.0, 0.1], [1e4, 0.0], [1.0, -2.0])
+    towards = 1e4 * torch.outer(tokens[0] - tokens[1], torch.ones(3, dtype=DTYPE))
+    q = torch.stack([(-1) ** token * towards for token in attended])
+    return _of(DictionaryRegression(tokens, features, 2, 0.5), q)
+
+
+def _of(task: DictionaryRegression, q: Tensor) -> Instance:
+    w = torch.zeros(len(q), len(task.tokens), dtype=DTYPE)
+    return Instance(task, DictionaryAttention(q, w))

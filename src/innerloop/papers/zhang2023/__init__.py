@@ -1,39 +1,42 @@
-"""Zhang, Frei & Bartlett (2023): every theorem and lemma. arXiv:2306.09927."""
+"""Zhang, Frei & Bartlett (2023): every theorem and lemma. arXiv:2306.09927.
+
+theorem4_2.py: footnote2, eq4.3, eq4.4, theorem4.2, appendixB
+theorems4_1_4_5.py: theorem4.1, theorem4.1-any-scale, theorem4.5, theorem4.5-nondiagonal
+corollary4_3.py: theorem4.2-linear, corollary4.3
+section4_2_shifts.py: task-shift, query-shift, orthogonal-query, covariate-shift
+eq4_13.py: eq4.13, eq4.13-limit
+lemma5_1.py: lemma5.1, lemma5.1-eigenvalues
+lemmas5_2_C1_C3.py: lemma5.2, lemmaA.1, lemmaC.1, corollaryC.2, lemmaC.3
+lemmas5_3_C4.py: lemma5.3, corollaryA.2, lemmaC.4
+lemmas5_4_C8.py: lemma5.4, lemma5.4-decay, lemmaC.8, lemmaC.8-decay
+lemmasA3_A5_C5_C7.py: lemmaA.3, lemmaA.4, lemmaA.5, lemmaC.5, lemmaC.6, lemmaC.7
+appendixD.py: lemmaD.1, lemmaD.2, lemmaD.3, lemmaD.4
+figure1.py: random-covariance
+error_figure.py: error-lengths
+shifts_figure.py: shifts
+gradient_flow_figure.py: gradient-flow
+
+`settings.py` has the covariances and tolerances, `prompts.py` every prompt of a small setting and
+the layer on them, `flows.py` the flows and the paper's constants for them.
+"""
 
 # isort: off
-# The report follows this order: the dynamics and where they end, new prompts, shifts, random
-# covariances, technical lemmas.
-from innerloop.papers.zhang2023 import (
-    quadratic_form,
-    dynamics,
-    convergence,
-    prediction,
-    prompt_lengths,
-    shifts,
-    random_covariance,
-    random_convergence,
-    random_covariance_limit,
-    technical,
-    flow_figure,
+# The report follows the order in which these are first imported.
+from innerloop.papers.zhang2023 import (  # noqa: F401
+    lemma5_1,
+    lemmas5_2_C1_C3,
+    lemmas5_3_C4,
+    lemmas5_4_C8,
+    lemmasA3_A5_C5_C7,
+    theorems4_1_4_5,
+    theorem4_2,
+    corollary4_3,
+    section4_2_shifts,
+    eq4_13,
+    appendixD,
+    figure1,
     error_figure,
-    shift_figure,
-    random_covariance_figure,
+    shifts_figure,
+    gradient_flow_figure,
 )
 # isort: on
-
-__all__ = [
-    "convergence",
-    "dynamics",
-    "error_figure",
-    "flow_figure",
-    "prediction",
-    "prompt_lengths",
-    "quadratic_form",
-    "random_convergence",
-    "random_covariance",
-    "random_covariance_figure",
-    "random_covariance_limit",
-    "shift_figure",
-    "shifts",
-    "technical",
-]

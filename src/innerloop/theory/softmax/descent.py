@@ -115,19 +115,11 @@ class DescentConstants:
                 + (16/K) (gamma f_max |Zbar|)^2 max(1, 4 K alpha^2) (a^2 + 4 N (a + |A|)^2),
 
         a = gamma H alpha. Yang 2024, Lemma 10, except for the factor of the last line: squaring
-        Eq. 58 squares 2 gamma f_max |Zbar| / K too; see `printed_smoothness`.
+        Eq. 58 squares 2 gamma f_max |Zbar| / K too, where Eq. 61 has 8 gamma f_max |Zbar|.
         """
         _require_rates(gamma, alpha)
-        factor = 16 / self.tokens * (gamma * self.column_norm * self.root_norm) ** 2
-        return self._smoothness(gamma, alpha, factor)
-
-    def printed_smoothness(self, gamma: float, alpha: float) -> float:
-        """Lemma 10 as printed (Eq. 61), with 8 gamma f_max |Zbar| before the last bracket."""
-        _require_rates(gamma, alpha)
-        return self._smoothness(gamma, alpha, 8 * gamma * self.column_norm * self.root_norm)
-
-    def _smoothness(self, gamma: float, alpha: float, factor: float) -> float:
         k, n, a = self.tokens, self.shown, gamma * self.heads * alpha
+        factor = 16 / k * (gamma * self.column_norm * self.root_norm) ** 2
         mixed = 2 * gamma * self.root_norm**2 * (2 * a + self.target_norm)
         weights = gamma**2 * self.heads * self.root_norm**2 / k
         queries = max(1, 4 * k * alpha**2) * (a**2 + 4 * n * (a + self.target_norm) ** 2)
@@ -140,7 +132,8 @@ class DescentConstants:
                 + (16/K) (gamma |Zbar|^2)^2 max(1, 4 K alpha^2) (a^2 + 4 N r^2),
 
         r = 2 a + 1 + |Z^T Zhat| / (m tau) and a = gamma H alpha = 4 sqrt(2 K gap) H |Zbar| / zeta.
-        What Eq. 17 of Yang 2024 should be; see `printed_main_text_smoothness`.
+        What Eq. 17 of Yang 2024 should be, which next to what it inherits from Eq. 61 has |Zbar|^2
+        for |Zbar| in a, so that it does not scale as a curvature does, and no maximum with 1.
         """
         k, n, alpha = self.tokens, self.shown, self.alpha_bound(gamma)
         a = gamma * self.heads * alpha
@@ -148,20 +141,6 @@ class DescentConstants:
         queries = max(1, 4 * k * alpha**2) * (a**2 + 4 * n * reach**2)
         square = 8 / k * (gamma * reach) ** 2 + 2 * (gamma**2 * self.heads / k) ** 2
         return self.root_norm**2 * math.sqrt(square + 16 / k * gamma**2 * queries)
-
-    def printed_main_text_smoothness(self, gamma: float) -> float:
-        """The L of the main text as printed (Eq. 17).
-
-        Next to what it inherits from Eq. 61 it has |Zbar|^2 for |Zbar| in a, so that it does not
-        scale as a curvature does, and 4 K alpha^2 for max(1, 4 K alpha^2).
-        """
-        self._require_full_rank()
-        require_positive("gamma", gamma)
-        h, k, n, zeta, gap = self.heads, self.tokens, self.shown, self.zeta, self.gap
-        reach = 8 * math.sqrt(2 * k * gap) * h * self.root_norm**2 / zeta + self.target_bound
-        first = 8 * gamma**2 / k + 4096 * k**2 * n * gap / (gamma * zeta**2)
-        second = gamma**4 / k**2 + 16384 * k**3 * (self.root_norm * gap) ** 2 / (gamma * zeta**4)
-        return self.root_norm**2 * math.sqrt(reach**2 * first + 2 * h**2 * second)
 
     def rates(self, gamma: float) -> tuple[float, float]:
         """The largest certified learning rates (eta_Q, eta_w): 1/L and gamma^2/L (Eq. 16)."""

@@ -36,9 +36,9 @@ class DictionaryRisk:
              = (1/2K) sum_k (a_k^T G a_k - 2 a_k^T r_k + c_k)
              = (1/2K) |G^1/2 (A - A*)|_F^2 + L*,     A* = G^-1 R
 
-    Yang 2024, Lemma 5, Eq. 34 and 36. There L* lacks a term, see `printed_infimum`. For tau = 0
-    and more shown tokens than features G is singular, and A* is one of many: the one with columns
-    e_1 .. e_N for the shown tokens, which is the limit tau -> 0.
+    Yang 2024, Lemma 5, Eq. 34 and 36; L* there lacks the noise of the tokens that are not shown.
+    For tau = 0 and more shown tokens than features G is singular, and A* is one of many: the one
+    with columns e_1 .. e_N for the shown tokens, which is the limit tau -> 0.
     """
 
     gram: Float[Tensor, "shown shown"]
@@ -130,14 +130,6 @@ class DictionaryRisk:
         """L* = (1/2K) sum_k (c_k - r_k^T a*_k), with the noise of every target, shown or not."""
         explained = (self.cross * self.optimum).sum(0)
         return ((self.power - explained)[self.shown :].sum() / (2 * self.tokens)).item()
-
-    @property
-    def printed_infimum(self) -> float:
-        """L* as Lemma 5 of Yang 2024 prints it: without m tau for the tokens that are not shown.
-
-        Their labels are noisy too, so this is (K - N) m tau / 2K below the infimum.
-        """
-        return self.infimum - (self.tokens - self.shown) * self.noise / (2 * self.tokens)
 
 
 def ridge_coefficients(

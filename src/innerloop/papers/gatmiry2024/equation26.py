@@ -1,0 +1,173 @@
+"""The terms of the gradient: Eq. 25 and 26 of Gatmiry et al. (2024) and what is made of them.
+
+They stand between Lemmas A.9 and A.10; the lemma that they prove is missing in the paper.
+Sigma* = I and A = sum_j lambda_j u_j u_j^T is positive definite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache, partial
+from itertools import product
+from math import comb
+
+import torch
+from torch import Tensor
+
+from innerloop import theory
+from innerloop.papers.common import DTYPE, rotated
+from innerloop.papers.gatmiry2024.settings import (
+    accuracy,
+    against_last,
+    apart,
+    average,
+    identity,
+    power,
+    white,
+)
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
+from innerloop.papers.registry import claim
+from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+
+SPECTRA = ((1.5, 0.4), (20.0, 0.01))
+"""Of A; the second one is where lambda_j for lambda_1 matters."""
+
+
+@cache
+def sandwiched_eigenvalues(
+    spectrum: tuple[float, ...], n: int, loops: int, i: int
+) -> tuple[float, ...]:
+    """gamma_j of E[(I - S A)^i S (I - S A)^{2L-1-i}], by the expansion in words.
+
+    With A = diag(spectrum) the expectation is diagonal, because flipping the sign of a coordinate
+    of every x leaves their distribution alone. Entry j is the trace of e_j e_j^T times it.
+    """
+    a, unit = (theory.wishart.MatrixPolynomial.letter(number) for number in (0, 1))
+    s = theory.wishart.MatrixPolynomial.wishart().scaled(Fraction(1, n))
+    factor = theory.wishart.MatrixPolynomial.identity() - s @ a
+    term = unit
+    for position in range(2 * loops):
+        term = term @ (s if position == i else factor)
+    trace = theory.wishart.expected_trace(term, n, symmetric=[0, 1])
+    diagonal = torch.diag(torch.tensor(spectrum, dtype=DTYPE))
+    units = identity(len(spectrum))
+    letters = torch.stack([torch.stack([diagonal, torch.outer(e, e)]) for e in units])
+    return tuple(trace(letters).tolist())
+
+
+def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tensor], Tensor]:
+    """The right side of (26); `swapped` has the binomial coefficients as printed."""
+    half, inverse_half, inverse = power(a, 0.5), power(a, -0.5), power(a, -1)
+    rest = 2 * loops - 1 - i
+
+    def formula(s: Tensor) -> Tensor:
+        h = half @ s @ half
+        powers = [torch.linalg.matrix_power(h, k) for k in range(2 * loops + 1)]
+        total = torch.zeros_like(s)
+        for l1, l2 in product(range(i + 1), range(rest + 1)):
+            count = comb(rest, l1) * comb(i, l2) if swapped else comb(i, l1) * comb(rest, l2)
+            word = inverse_half @ powers[l1 + 1] @ inverse @ powers[l2] @ half
+            total = total + count * (-1) ** (l1 + l2) * word
+        return total
+
+    return formula
+
+
+def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) -> float:
+    """Of the bound around (sign (lambda_j - 1))^{2L-1}: how much of the allowed room is used.
+
+    The upper bound is printed with lambda_j, the lower one with lambda_1; `largest` has lambda_1 in
+    both.
+    """
+    worst = 0.0
+    for loops, spectrum in product(depths, SPECTRA):
+        odd, delta = 2 * loops - 1, accuracy(loops, n, len(spectrum)) ** (2 * loops)
+        for i in range(2 * loops):
+            values = sandwiched_eigenvalues(spectrum, n, loops, i)
+            for value, v in zip(values, spectrum, strict=True):
+                excess = value - (sign * (v - 1)) ** odd
+                top = max(spectrum) if largest or excess < 0 else v
+                worst = max(worst, abs(excess) / (delta * (top + 1) ** odd))
+    return worst
+
+
+@claim(
+    "gatmiry2024/equation26",
+    "The terms of the gradient, expanded, are close to those for an infinite prompt",
+    source="Eq. 25 and 26 and the bounds after them (the lemma they belong to is missing)",
+    formula=r"\begin{aligned} & \mathbb{E}_X\left[(I - \Sigma A)^i \Sigma (I - \Sigma "
+    r"A)^{2L-1-i}\right] = \sum_{\ell_1 \le i,\, \ell_2 \le 2L-1-i} \binom{2L-1-i}{\ell_1} "
+    r"\binom{i}{\ell_2} (-1)^{\ell_1 + \ell_2} \mathbb{E}\left[A^{-1/2} \tilde\Sigma^{\ell_1 + 1} "
+    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & "
+    r"(\lambda_j - 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le "
+    r"(\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = "
+    r"A^{1/2} \Sigma A^{1/2} \end{aligned}",
+)
+def gradient_terms(scale: Scale) -> Verdict:
+    depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3), paper=(1, 2, 3, 4))
+    shortest, long = 16 * max(depths) ** 2 * len(SPECTRA[0]) ** 2, 10**10
+    used = measured(
+        f"largest |gamma_j - power| over what is allowed, L <= {max(depths)}, i = 0 to 2L - 1",
+        INEQUALITY,
+        {
+            "as printed, n = 1e10": largest_use(depths, long, sign=+1, largest=False),
+            f"(1 - lambda_j), room of lambda_1, n = {shortest}": largest_use(
+                depths, shortest, sign=-1, largest=True
+            ),
+            "(1 - lambda_j), printed room, n = 1e4": largest_use(
+                depths, 10**4, sign=-1, largest=False
+            ),
+        },
+    )
+    task, a, loops, i = white(2, 6), rotated([1.5, 0.4], seed=3), 2, 2
+    residual = partial(torch.linalg.matrix_power, n=i)
+    rest = partial(torch.linalg.matrix_power, n=2 * loops - 1 - i)
+    exact = average(
+        lambda s: residual(identity(2) - s @ a) @ s @ rest(identity(2) - s @ a), task, 2 * loops
+    )
+    vectors = torch.linalg.eigh(a).eigenvectors
+
+    def expansion(*, swapped: bool) -> float:
+        return apart(average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2), exact)
+
+    def spectral(i: int) -> float:
+        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
+        return apart(vectors @ gammas.diag() @ vectors.mT, exact)
+
+    terms = measured(
+        f"relative difference from the expectation by quadrature, L = {loops}, i = {i}, n = 6",
+        ROUNDING,
+        {
+            "(26) as printed": expansion(swapped=True),
+            "(26) with binom(i, l1) binom(2L-1-i, l2)": expansion(swapped=False),
+            "sum_j gamma_j u_j u_j^T": spectral(i),
+            "gamma_j of i + 1": spectral(i + 1),
+        },
+    )
+    first = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
+    large = sandwiched_eigenvalues((20.0, 0.01), 10**4, 3, 4)[1]
+    allowed = (1 - 0.01) ** 5 + accuracy(3, 10**4, 2) ** 6 * 1.01**5
+    printed, corrected = against_last(used)
+    swapped, *right = against_last(terms)
+    return Verdict(
+        [swapped, printed],
+        [*right, corrected],
+        Correction(
+            r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
+            r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
+            r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
+            "The power is odd, so its sign matters: for an infinite prompt Sigma = I, and the "
+            "matrix is (I - A)^(2L-1). The room above is printed with lambda_j, below with "
+            "lambda_1; the cycles that pass by A^-1 sum over all eigenvalues, so only lambda_1 can "
+            "do. In (26) the two binomial coefficients have each other's upper number. As "
+            "corrected it holds wherever we looked (measured). Only squares are used later, so "
+            "nothing follows from the sign.",
+            Kind.STATEMENT,
+            "L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are "
+            f"{first[0]:.4f} and {first[1]:.4f}, the printed powers 0.1250 and -0.2160. And with "
+            "the sign mended, L = 3, n = 1e4, i = 4, A = diag(20, 0.01): "
+            f"{large:.2f} where {allowed:.2f} is allowed.",
+        ),
+        settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
+    )

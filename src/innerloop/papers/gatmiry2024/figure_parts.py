@@ -1,0 +1,157 @@
+"""What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and two judgements.
+
+The paper leaves open the number of loops of Figure 1, n of Figures 2 to 4, the optimizer, batch,
+steps, initial scale and number of runs of all: here L = 5, and n = 20 and 100. How the models are
+trained is told in `training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+
+from innerloop import theory
+from innerloop.analysis import distance_to_identity
+from innerloop.papers.gatmiry2024.settings import identity
+from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
+from innerloop.papers.quantity import at_most, measured
+from innerloop.papers.registry import Table
+from innerloop.papers.verdict import Check, Scale
+
+BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
+LARGE_D, EXAMPLES = 10, (20, 100)
+LEFT_OPEN = (
+    "The paper names neither the optimizer nor the batch, the number of steps, the initial scale "
+    "or the number of runs"
+)
+CHOSEN = (
+    f"Here: Gaussian entries of standard deviation {INITIAL_STD:g} at the start; L-BFGS over "
+    "symmetric A and free u on fresh variance-reduced samples until the loss stands still"
+)
+
+
+def seeds(scale: Scale) -> range:
+    return range(scale.pick(smoke=2, quick=5, paper=5))
+
+
+def prompt_seeds(scale: Scale) -> range:
+    """Training on prompts is slow, and chaotic: several starts, all of them shown, none judged."""
+    return range(scale.pick(smoke=1, quick=2, paper=5))
+
+
+def loop_counts(scale: Scale) -> tuple[int, ...]:
+    return scale.pick(smoke=(1, 2, 5), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
+
+
+def loop_colour(loops: int) -> str:
+    """Darker for fewer loops; the same in all figures."""
+    red, green, blue, _ = colormaps["viridis"](np.log(loops) / np.log(14))
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def as_table(rows: Iterable[Row]) -> Table:
+    every = list(rows)
+    return {key: [row[key] for row in every] for key in every[0]}
+
+
+def as_rows(table: Table, **wanted: object) -> list[dict]:
+    """The rows of a table that have these values."""
+    keys = list(table)
+    rows = [dict(zip(keys, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def exact_row(loops: int, n: int, d: int) -> Row:
+    """The exact optimum, and the near misses it is told apart from."""
+    best = theory.linear.looped_optimum(loops, n, d)
+    other = theory.linear.looped_optimum(loops + 1, n, d).steps[0].item()
+    step = best.steps[0].item()
+
+    def loss(a: float) -> float:
+        return theory.linear.ray_risk(torch.full((loops,), a, dtype=torch.float64), n, d).item()
+
+    return {
+        "n": n,
+        "loops": loops,
+        "step size": step,
+        "step size of one loop more": other,
+        "distance": (1 - step) * d**0.5,
+        "loss": best.risk,
+        "loss at the step of one loop more": loss(other),
+        "loss of A = I": loss(1.0),
+    }
+
+
+def matched(ends: Sequence[Mapping], exact: Table) -> list[tuple[Mapping, Mapping]]:
+    """Every end of a training with the exact row of its n and loops."""
+    best = {(row["n"], row["loops"]): row for row in as_rows(exact)}
+    return [(end, best[end["n"], end["loops"]]) for end in ends]
+
+
+def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> list[Check]:
+    """A ends at a multiple of the identity, which is the exact best step, and so is its loss."""
+    pairs = matched(ends, exact)
+
+    def off(key: str) -> list[float]:
+        return [abs(end["step size"] / best[key] - 1) for end, best in pairs]
+
+    step = measured(
+        "relative difference of tr(A)/d from",
+        at_most(
+            1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within about 1e-4"
+        ),
+        {
+            "the exact best step a*, largest": max(off("step size")),
+            "that of one loop more, smallest": min(off("step size of one loop more")),
+        },
+    )
+    stretched = identity(d)
+    stretched[0, 0] = 1.1
+    multiple = measured(
+        "Dist of A from multiples of I",
+        at_most(0.01, "a hundredth of its largest possible value"),
+        {
+            "trained, largest": max(end["dist"] for end in ends),
+            "diag(1.1, 1, ..., 1)": distance_to_identity(stretched),
+        },
+    )
+    excess = measured(
+        "relative excess of the exact loss over the optimum, at",
+        at_most(1e-6, "the loss is quadratic at the optimum: a step within 1e-4 is closer still"),
+        {
+            "the trained step, largest": max(e["ray loss"] / b["loss"] - 1 for e, b in pairs),
+            "the best step of one loop more, smallest": min(
+                b["loss at the step of one loop more"] / b["loss"] - 1 for _, b in pairs
+            ),
+        },
+    )
+    return [
+        step.check("the exact best step a*, largest", unlike="that of one loop more, smallest"),
+        multiple.check("trained, largest", unlike="diag(1.1, 1, ..., 1)"),
+        excess.check(
+            "the trained step, largest", unlike="the best step of one loop more, smallest"
+        ),
+    ]
+
+
+def plot_each(
+    axes: Axes, table: Table, training: str, column: str, colour: str, label: str
+) -> None:
+    """Every run of a training as a line of its own; a finished run keeps its last value."""
+    rows = as_rows(table, training=training)
+    last = max(row["step"] for row in rows)
+    for i, seed in enumerate(sorted({row["seed"] for row in rows})):
+        own = [row for row in rows if row["seed"] == seed]
+        steps, values = [row["step"] for row in own], [row[column] for row in own]
+        axes.plot(
+            [*steps, last],
+            [*values, values[-1]],
+            color=colour,
+            label=label if i == 0 else None,
+            linewidth=1.1,
+            alpha=0.8,
+        )

@@ -1,0 +1,221 @@
+"""The bounds behind Theorem 1: Lemmas 7, 8 and 9 and Eq. 62 of appendix B.
+
+All are inequalities; what is measured is the largest ratio of their two sides, over random
+parameters and over instances made to come as close as possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from innerloop.papers.quantity import INEQUALITY, Quantity
+from innerloop.papers.registry import claim
+from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.yang2024.notation import Notation, norm
+from innerloop.papers.yang2024.settings import (
+    SMALL,
+    Instance,
+    antipodal,
+    instance,
+    normal,
+    one_hot,
+)
+
+T = TypeVar("T")
+Factors = Sequence[float]
+"""Of the terms on the right side of an inequality; 1 each is the inequality as printed."""
+
+
+def inequality(
+    equation: str,
+    over: Sequence[T],
+    ratio: Callable[[T, Factors], float],
+    near_misses: Mapping[str, Factors],
+) -> list[Check]:
+    """The largest ratio of the two sides over everything, as printed and with other factors."""
+    (terms, *_) = map(len, near_misses.values())
+    cases = Quantity[Factors](
+        "largest ratio of the two sides",
+        lambda factors: max(ratio(each, factors) for each in over),
+        INEQUALITY,
+    ).of({equation: [1.0] * terms, **near_misses})
+    return [cases.check(equation, unlike=miss) for miss in near_misses]
+
+
+def gradients(made: Instance) -> tuple[Tensor, Tensor]:
+    """Of the library's exact loss, in Q and in w."""
+    loss = made.objective.loss(made.model)
+    q, w = torch.autograd.grad(loss, [made.model.q, made.model.w])
+    return q, w
+
+
+def random_instances(count: int) -> list[Instance]:
+    """Random heads with weights of very different sizes."""
+    return [
+        instance(SMALL, seed).with_weights(
+            10 ** (seed % 5 - 3) * normal(SMALL.heads, SMALL.tokens, seed=1000 + seed)
+        )
+        for seed in range(count)
+    ]
+
+
+def ratio_42(made: Instance, factors: Factors) -> float:
+    is_ = Notation(made)
+    weights = made.model.w.detach().abs().max().item()  # gamma alpha-bar
+    bound = 2 * math.sqrt(2) * weights * is_.f_max * math.sqrt(is_.gap)
+    return gradients(made)[0].norm(dim=(1, 2)).max().item() / (factors[0] * bound)
+
+
+@claim(
+    "yang2024/lemma7",
+    "The gradient in a query matrix is bounded by the root of the gap",
+    source="Lemma 7, Eq. 42",
+    formula=r"|\alpha_{h,k}| \le \bar\alpha:\quad \left\| \frac{\partial \ell}{\partial Q_h} "
+    r"\right\|_F \le 2\sqrt{2}\, \gamma \bar\alpha \bar{f}_{\max} \sqrt{\ell - L^\star}",
+)
+def gradient_bound(scale: Scale) -> Verdict:
+    draws = scale.pick(smoke=20, quick=100, paper=1000)
+    steepest = antipodal(1).with_weights(1e-3)
+    over = [steepest, *random_instances(draws)]
+    return Verdict(
+        inequality("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
+        settings={"sizes": SMALL, "random heads": draws},
+        remarks=[
+            "Half the constant would do, and no less. The attention weights s_j of unit tokens "
+            "have sum_j s_j |v_j - v| <= 1 around their mean v, where (83) bounds it by 2; two "
+            "opposite tokens with opposite features come to half of the bound.",
+            "(56) has z_j where the column of Z-bar is meant.",
+        ],
+    )
+
+
+Pair = tuple[Instance, Instance]
+"""The same dictionary with two sets of parameters."""
+
+
+def moved(made: Instance, q: Tensor | float, w: Tensor | float) -> Pair:
+    return made, made.with_weights(made.model.w.detach() + w, made.model.q + q)
+
+
+def pairs(count: int) -> list[Pair]:
+    """Random ones, where Q moves, or w, or both; the steepest heads, and saturated ones."""
+    steepest = antipodal(3).with_weights(1.0)
+    v = steepest.task.tokens[0]
+    random = [
+        moved(
+            made,
+            (seed % 3 != 0) * 10.0 ** (seed % 4 - 3) * normal(*made.model.q.shape, seed=seed),
+            (seed % 3 != 1) * 10.0 ** (seed % 5 - 3) * normal(*made.model.w.shape, seed=seed),
+        )
+        for seed, made in enumerate(random_instances(count))
+    ]
+    return [*random, moved(steepest, 1e-3 * torch.outer(v, v), 0), moved(one_hot(0, 0, 0), 0, 1.0)]
+
+
+def ratio_50(pair: Pair, factors: Factors) -> float:
+    one, other = map(Notation, pair)
+    distance = (pair[0].model.q - pair[1].model.q).detach().norm(dim=(1, 2))  # [heads]
+    left = (one.b - other.b).norm(dim=1)  # [tokens, heads]
+    # Where Q rests both sides are 0.
+    return (left / (factors[0] * 2 * one.zbar_norm * distance.clamp_min(1e-300))).max().item()
+
+
+def ratio_51(pair: Pair, factors: Factors) -> float:
+    (one, other), h = map(Notation, pair), pair[0].model.heads
+    (q, w), (q_, w_) = ((made.model.q.detach(), made.model.w.detach()) for made in pair)
+    weights = max(w.abs().max().item(), w_.abs().max().item())  # gamma alpha-bar
+    queries = 2 * math.sqrt(h) * weights * (q - q_).norm()
+    right = factors[0] * queries + factors[1] * math.sqrt(h) * (w - w_).norm(dim=0)  # [tokens]
+    return ((one.delta - other.delta).norm(dim=0) / right).max().item()
+
+
+@claim(
+    "yang2024/lemma8",
+    "The heads' outputs and the residuals are Lipschitz in the parameters",
+    source="Lemma 8, Eq. 50 and 51",
+    formula=r"\|b^h_k - {b^h_k}'\|_2 \le 2 \|\bar{Z}\|_2 \|Q_h - Q_h'\|_F,\quad "
+    r"\|\delta_k - \delta_k'\|_2 \le 2\gamma\sqrt{H}\,\bar\alpha "
+    r"\sqrt{\sum_h \|Q_h - Q_h'\|_F^2} + \gamma\sqrt{H} \|\alpha_k - \alpha_k'\|_2",
+)
+def lipschitz_bounds(scale: Scale) -> Verdict:
+    draws = scale.pick(smoke=40, quick=200, paper=2000)
+    over = pairs(draws)
+    factors = {"0.7 for the 2": [0.35, 1.0], "0.99 times the last term": [1.0, 0.99]}
+    return Verdict(
+        [
+            *inequality("(50)", over, ratio_50, {"0.7 for the 2": [0.35]}),
+            *inequality("(51)", over, ratio_51, factors),
+        ],
+        settings={"sizes": SMALL, "random pairs": draws, "distances": "0.001 to 10 in an entry"},
+        remarks=[
+            "1/sqrt(2) in place of the 2 would do in both, and no less: two opposite tokens with "
+            "uniform attention, all heads alike. The last term of (51) is tight where the "
+            "softmaxes are saturated and all heads alike."
+        ],
+    )
+
+
+def ratio_52(made: Instance, factors: Factors) -> float:
+    is_ = Notation(made)
+    return is_.b.norm(dim=1).max().item() / (factors[0] * is_.zbar_norm)
+
+
+def ratio_53(made: Instance, factors: Factors) -> float:
+    is_, weights = Notation(made), made.model.w.detach().abs().max().item()
+    right = factors[0] * is_.h * weights + factors[1] * norm(is_.a)
+    return is_.delta.norm(dim=0).max().item() / right
+
+
+@claim(
+    "yang2024/lemma9",
+    "The heads' outputs and the residuals are bounded",
+    source="Lemma 9, Eq. 52 and 53",
+    formula=r"\|b^h_k\|_2 \le \|\bar{Z}\|_2,\quad \|\delta_k\|_2 \le \gamma H \bar\alpha + "
+    r"\|A\|_2",
+)
+def size_bounds(scale: Scale) -> Verdict:
+    draws = scale.pick(smoke=40, quick=200, paper=2000)
+    saturated = [one_hot(0, 0, 0).with_weights(w) for w in (-1e6, -1e-3)]
+    over = [*random_instances(draws), *saturated]
+    factors = {"0.99 gamma H alpha-bar": [0.99, 1.0], "0.99 |A|": [1.0, 0.99]}
+    return Verdict(
+        [
+            *inequality("(52)", over, ratio_52, {"0.99 |Z-bar|": [0.99]}),
+            *inequality("(53)", over, ratio_53, factors),
+        ],
+        settings={"sizes": SMALL, "random heads": draws},
+        remarks=["Both are tight where all heads attend to the same token alone."],
+    )
+
+
+def ratio_62(made: Instance, factors: Factors) -> float:
+    """With gamma = 1, which multiplies both sides: alpha is then w."""
+    is_ = Notation(made)
+    bound = is_.zbar_norm * math.sqrt(2 / is_.k * is_.gap)
+    return gradients(made)[1].norm(dim=1).max().item() / (factors[0] * bound)
+
+
+@claim(
+    "yang2024/eq62",
+    "The gradient in the weights of a head is bounded by the root of the gap",
+    source="Proof of Theorem 1, step 3, Eq. 62",
+    formula=r"\left\| \frac{\partial \ell}{\partial \alpha_h} \right\|_2 \le \|\bar{Z}\|_2 "
+    r"\gamma \sqrt{\frac{2}{K} (\ell - L^\star)}",
+)
+def weight_gradient_bound(scale: Scale) -> Verdict:
+    draws = scale.pick(smoke=40, quick=200, paper=2000)
+    over = [*random_instances(draws), one_hot(0, 1)]
+    return Verdict(
+        inequality("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
+        settings={"sizes": SMALL, "random heads": draws},
+        remarks=[
+            "It is tight where a head attends to one token alone and the residuals of all tokens "
+            "lie along that token's column of Z-bar.",
+            "The display before (62) lacks the partial sign of the gradient.",
+        ],
+    )

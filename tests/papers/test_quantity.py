@@ -1,0 +1,50 @@
+"""Quantities: the case that must pass and the one that must not, measured by one function."""
+
+import pytest
+
+from innerloop.analysis import Estimate
+from innerloop.papers import Outcome, Quantity, Verdict
+from innerloop.papers.quantity import SAMPLING, at_least, at_most, measured
+
+GAP = Quantity("gap", lambda a: abs(a - 1), at_most(0.1, "because"))
+
+
+def test_a_check_holds_both_cases_to_one_measurement():
+    check = GAP.of({"right": 1.05, "near miss": 1.2}).check("right", unlike="near miss")
+    assert check.measured == pytest.approx(0.05)
+    assert check.control == pytest.approx(0.2)
+    assert (check.name, check.control_is, check.why) == ("gap: right", "near miss", "because")
+    assert check.passes
+    assert check.separates
+    assert Verdict([check]).outcome == Outcome.HOLDS
+
+
+def test_a_case_that_was_not_measured_is_named():
+    with pytest.raises(KeyError, match="'wrong' is no case of 'gap': right"):
+        GAP.of({"right": 1.0}).check("right", unlike="wrong")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "outcome"),
+    [
+        (Estimate(0.7, 0.05, 100), Outcome.HOLDS),
+        (Estimate(0.9, 0.05, 100), Outcome.INCONCLUSIVE),
+        (Estimate(1.1, 0.05, 100), Outcome.INCONCLUSIVE),
+        (Estimate(1.3, 0.05, 100), Outcome.FAILS),
+    ],
+)
+def test_a_sampled_number_near_its_tolerance_decides_nothing(estimate, outcome):
+    cases = measured("ratio", at_most(1, "why"), {"ours": estimate, "other": 2.0})
+    assert Verdict([cases.check("ours", unlike="other")]).outcome == outcome
+
+
+def test_a_control_within_its_error_of_the_tolerance_is_not_told_apart():
+    cases = measured("ratio", at_least(1, "why"), {"ours": 2.0, "other": Estimate(0.9, 0.05, 100)})
+    check = cases.check("ours", unlike="other")
+    assert not check.separates
+    assert Verdict([check]).outcome == Outcome.INCONCLUSIVE
+
+
+def test_numbers_of_cases_can_be_quoted():
+    cases = measured("z", SAMPLING, {"a": Estimate(0.5, 0.1, 9), "b": 7})
+    assert [cases[name] for name in cases] == [0.5, 7.0]
