@@ -297,6 +297,11 @@ EXCUSED: dict[tuple[str, str], str] = {
     ),
     **excused("used for the control only", "linear.loop_risks", "figure2"),
     **excused(
+        "training and where it ends rest on the same spectrum, which optimal-steps checks",
+        "linear.ray_spectrum",
+        "figure1",
+    ),
+    **excused(
         "only the step of the optimum is used, not its loss",
         "linear.ray_error linear.ray_risk",
         *("theorem4.5", "theoremA.13"),
