@@ -127,6 +127,11 @@ class SequenceModel(nn.Module):
             raise ValueError(
                 f"tokens must have the width {expected} that the model was made for, got {given}"
             )
+        dtype = self.read_in.weight.dtype
+        if batch.tokens.dtype != dtype:
+            raise ValueError(
+                f"tokens must have the dtype {dtype} of the weights, got {batch.tokens.dtype}"
+            )
         return self.positions(self.read_in(batch.tokens))
 
     def _read(self, residual: Residual, batch: TokenSequence) -> Tensor:
