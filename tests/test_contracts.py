@@ -28,15 +28,20 @@ from innerloop.algorithms import (
     curve_answers,
 )
 from innerloop.models import (
+    BlockShape,
+    Decoder,
     DictionaryAttention,
     DictionaryEncoder,
+    InContext,
     LinearAttention,
     LinearAttentionWeights,
+    Looped,
 )
 from innerloop.prompt import Prompt
 from innerloop.tasks import (
     ContextQueries,
     DictionaryRegression,
+    FirstCoordinates,
     FreshQueries,
     GaussianCovariates,
     LinearRegression,
@@ -85,6 +90,7 @@ TASKS = {
         replace(SPARSE, queries=OtherQueries(GaussianCovariates(covariance(D, seed=3)))),
         replace(SPARSE, queries=OrthogonalQueries(), n=2),
         replace(SPARSE, queries=ContextQueries(), noise_std=0.1),
+        replace(SPARSE, covariates=FirstCoordinates(SPARSE.covariates, 2)),
         with_response(SKEW, torch.tanh),
         with_random_covariance(SKEW),
     ],
@@ -163,6 +169,7 @@ ALGORITHMS = {
     "Newton": [Case(Newton(3)), Case(Newton(0))],
 }
 ENCODER = DictionaryEncoder(D, 2, layers=2, width=8, hidden=8, generator=seeded(), dtype=DOUBLE)
+SHAPE, FRESH = BlockShape(width=8, heads=2), {"generator": seeded(), "dtype": DOUBLE}
 MODELS = {
     "LinearAttention": [
         Case(LinearAttention(weights(form, d=D, layers=2, scale=0.2), loops, masked=masked))
@@ -179,7 +186,19 @@ MODELS = {
     ],
     # In a dictionary the examples are queries too, and cannot change places alone.
     "DictionaryEncoder": [Case(ENCODER), Case(ENCODER, dictionary, unordered=False)],
+    # Positions, or a mask alone, tell the examples' order.
+    "InContext": [
+        Case(InContext(Decoder(D + 1, 1, SHAPE, layers=2, length=11, **FRESH)), unordered=False),
+        Case(InContext(Decoder(D + 1, 1, SHAPE, layers=2, length=None, **FRESH)), unordered=False),
+        Case(InContext(Looped(D + 1, 1, SHAPE, loops=3, length=11, **FRESH)), unordered=False),
+        Case(
+            InContext(Looped(D + 1, 1, SHAPE, loops=2, before=1, after=1, length=11, **FRESH)),
+            unordered=False,
+        ),
+    ],
 }
+OF_SEQUENCES = {"Decoder", "Looped"}
+"""Models of token sequences; as learners of prompts they are `InContext`."""
 CASES = [case for made in (ALGORITHMS | MODELS).values() for case in made]
 
 
@@ -259,7 +278,7 @@ def test_every_exported_model_is_checked_here():
     modules = {
         name for name, thing in exported(models, "forward").items() if issubclass(thing, nn.Module)
     }
-    require_examples("MODELS", modules, MODELS)
+    require_examples("MODELS", modules - OF_SEQUENCES, MODELS)
     for name, made in MODELS.items():
         assert all(type(case.learner).__name__ == name for case in made)
 
@@ -279,7 +298,8 @@ def test_no_exported_module_is_neither_a_model_nor_weights_of_one():
         for name in models.__all__
         if inspect.isclass(thing := getattr(models, name)) and issubclass(thing, nn.Module)
     }
-    assert modules == {*MODELS, *(form.__name__ for form in FORMS), "LinearAttentionWeights"}
+    weights = {*(form.__name__ for form in FORMS), "LinearAttentionWeights"}
+    assert modules == {*MODELS, *OF_SEQUENCES} | weights
 
 
 @every_task

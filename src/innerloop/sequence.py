@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.tensor_tree import register, require_floating
+from innerloop.tensor_tree import put_together, register, require_floating
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,17 @@ class TokenSequence:
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
+
+    def last(self) -> TokenSequence:
+        """The same tokens, with the last of their positions read out alone."""
+        return put_together(
+            TokenSequence,
+            {
+                "tokens": self.tokens,
+                "readout": self.readout[-1:],
+                "targets": self.targets[:, -1:],
+            },
+        )
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None

@@ -8,6 +8,7 @@ from innerloop.algorithms import answers
 from innerloop.analysis import estimate_risk
 from innerloop.experiments import (
     ALGORITHMS,
+    CURRICULA,
     MODELS,
     OBJECTIVES,
     OPTIMIZERS,
@@ -100,7 +101,8 @@ def test_every_model_is_drawn_from_its_generator_alone(name):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_has_a_loss_that_falls_along_its_gradient(name):
     task = built("task", "linear:d=2,n=4")
-    model = built("model", "gd:layers=1", task, seeded())
+    needs = {"window": "looped-transformer:loops=8,width=8,heads=2"}
+    model = built("model", needs.get(name, "gd:layers=1"), task, seeded()).double()
     objective = built("objective", name, task)
     assert isinstance(objective, Objective)
     batch = objective.sample(seeded())
@@ -113,11 +115,30 @@ def test_every_objective_has_a_loss_that_falls_along_its_gradient(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_moves_against_the_gradient(name):
-    weight = nn.Parameter(torch.tensor([1.0]))
-    optimizer = built("optimizer", name, [weight])
-    weight.square().sum().backward()
+    model = built("model", "gpt2:layers=1,width=8,heads=2", built("task", "linear:d=2"), seeded())
+    optimizer = built("optimizer", f"{name}:lr=0.001", model)
+
+    def size():
+        return sum(p.square().sum() for p in model.parameters())
+
+    before = size()
+    before.backward()
     optimizer.step()
-    assert 0 < weight.item() < 1
+    assert size() < before
+
+
+def test_muon_is_for_transformers():
+    task = built("task", "linear:d=2")
+    with pytest.raises(ValueError, match="muon is for transformers, and LinearAttention has no"):
+        built("optimizer", "muon", built("model", "gd", task, seeded()))
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_every_curriculum_ends_with_the_task_itself(name):
+    task = built("task", "linear:d=3,n=4")
+    at = built("curriculum", name, task)
+    assert at(10**6) is task
+    assert at(0).sample(2, generator=seeded()).d == 3
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -162,7 +183,7 @@ def test_sizes_that_do_not_exist_or_do_not_fit_are_refused_before_anything_is_ma
     given = {
         "task": [],
         "model": [task, seeded()],
-        "optimizer": [[nn.Parameter(torch.zeros(1))]],
+        "optimizer": [nn.Linear(1, 1)],
         "schedule": [100],
     }.get(kind, [task])
     with pytest.raises(ValueError, match=sentence):

@@ -112,6 +112,7 @@ OTHERS = {
     "steps": 21,
     "clip": None,
     "seed": 1,
+    "curriculum": "grow:dims=1",
 }
 
 

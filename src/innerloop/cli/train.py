@@ -21,6 +21,7 @@ def train(
     lr: float | None = None,
     optimizer: str = "adam",
     schedule: str = "cosine",
+    curriculum: str = "none",
     clip: float = 10.0,
     seed: int = 0,
     device: str = "cpu",
@@ -33,6 +34,8 @@ def train(
       innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
       innerloop train heads:heads=16 --task dictionary:tokens=40,shown=6
       innerloop train dense:layers=3 --task sparse:d=10 --lr 0.003 --schedule warm-up:over=200
+      innerloop train gpt2 --task linear:d=5,n=10,dtype=float32 --objective positions
+          --optimizer muon --schedule stable-decay --clip 1
 
     Args:
         model: such as gd:layers=3 or gd++:layers=2,loops=4; see `innerloop list models`.
@@ -42,7 +45,8 @@ def train(
         batch: prompts or Gram matrices per step, the same as the objective's option.
         lr: the learning rate, the same as the optimizer's option.
         optimizer: such as adam:lr=0.01, adamw or sgd.
-        schedule: of the learning rate: cosine, constant or warm-up:over=100.
+        schedule: of the learning rate: cosine, constant, warm-up:over=100 or stable-decay.
+        curriculum: such as grow:dims=5,every=100, to begin with few coordinates; none by default.
         clip: the largest norm of a gradient.
         seed: of the initial weights and of the data.
         device: where to train, such as cpu or cuda.
@@ -50,11 +54,12 @@ def train(
         runs: the folder of runs.
     """
     experiment = Experiment(
-        Spec.parse("model", model, TABLES["model"]),
-        Spec.parse("task", task, TABLES["task"]),
+        model,
+        task,
         _with("objective", objective, {"batch": batch}),
         _with("optimizer", optimizer, {"lr": lr}),
-        Spec.parse("schedule", schedule, TABLES["schedule"]),
+        schedule,
+        curriculum,
         steps=steps,
         clip=clip,
         seed=seed,

@@ -2,6 +2,7 @@
 
 from innerloop.experiments.catalogue import (
     ALGORITHMS,
+    CURRICULA,
     MODELS,
     OBJECTIVES,
     OPTIMIZERS,
@@ -16,6 +17,7 @@ from innerloop.experiments.spec import Spec, numbers, settable
 
 __all__ = [
     "ALGORITHMS",
+    "CURRICULA",
     "MODELS",
     "OBJECTIVES",
     "OPTIMIZERS",

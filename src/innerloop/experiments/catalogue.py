@@ -12,11 +12,12 @@ from typing import Any
 from innerloop.experiments.named_algorithms import ALGORITHMS
 from innerloop.experiments.named_models import MODELS
 from innerloop.experiments.named_tasks import REFERENCES, TASKS
-from innerloop.experiments.named_training import OBJECTIVES, OPTIMIZERS, SCHEDULES
+from innerloop.experiments.named_training import CURRICULA, OBJECTIVES, OPTIMIZERS, SCHEDULES
 from innerloop.experiments.spec import Table
 
 __all__ = [
     "ALGORITHMS",
+    "CURRICULA",
     "MODELS",
     "OBJECTIVES",
     "OPTIMIZERS",
@@ -33,5 +34,6 @@ TABLES: dict[str, Table[Any]] = {
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
+    "curriculum": CURRICULA,
 }
 """Every table by the kind of thing that it names."""

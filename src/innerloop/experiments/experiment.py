@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from innerloop.experiments.catalogue import (
+    CURRICULA,
     MODELS,
     OBJECTIVES,
     OPTIMIZERS,
@@ -29,6 +30,7 @@ from innerloop.tasks.checks import require_at_least, require_seed
 from innerloop.training import (
     Checkpoint,
     CheckpointError,
+    Curriculum,
     History,
     Metric,
     load_weights,
@@ -56,6 +58,7 @@ class Experiment:
     objective: Spec
     optimizer: Spec
     schedule: Spec
+    curriculum: Spec
     steps: int
     """Optimizer steps in all."""
     clip: float | None
@@ -70,13 +73,15 @@ class Experiment:
         objective: Spec | str = "prompts",
         optimizer: Spec | str = "adam",
         schedule: Spec | str = "cosine",
+        curriculum: Spec | str = "none",
         *,
         steps: int = 2000,
         clip: int | float | None = 10.0,
         seed: int = 0,
     ) -> None:
-        specs = zip(SPECS, (model, task, objective, optimizer, schedule), strict=True)
-        values = {kind: Spec.parse(kind, given, TABLES[kind]) for kind, given in specs}
+        given = (model, task, objective, optimizer, schedule, curriculum)
+        specs = zip(SPECS, given, strict=True)
+        values = {kind: Spec.parse(kind, words, TABLES[kind]) for kind, words in specs}
         require_at_least("steps", steps, 1)
         require_seed(seed)
         if clip is not None:
@@ -114,6 +119,12 @@ class Experiment:
             generator = torch.Generator(device).manual_seed(self.seed)
         return model, moved(task, device), generator
 
+    def _objective(self, task: Task) -> Curriculum:
+        """What is minimised at each step: the objective on the task that the curriculum gives."""
+        self.objective.build(OBJECTIVES, task)  # refused now, if it cannot be
+        task_at = self.curriculum.build(CURRICULA, task)
+        return lambda step: self.objective.build(OBJECTIVES, task_at(step))
+
     def run(
         self,
         folder: Path | str,
@@ -136,8 +147,8 @@ class Experiment:
             checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.as_json())
             history = train(
                 model,
-                self.objective.build(OBJECTIVES, task),
-                self.optimizer.build(OPTIMIZERS, model.parameters()),
+                self._objective(task),
+                self.optimizer.build(OPTIMIZERS, model),
                 steps=self.steps,
                 generator=generator,
                 schedule=self.schedule.build(SCHEDULES, self.steps),
@@ -153,7 +164,7 @@ class Experiment:
         return Run(folder, self, model, task, history, self.steps)
 
 
-SPECS = ("model", "task", "objective", "optimizer", "schedule")
+SPECS = ("model", "task", "objective", "optimizer", "schedule", "curriculum")
 """The fields of an experiment that are specs."""
 
 

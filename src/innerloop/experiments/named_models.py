@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import nn
 
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import (
+    BlockShape,
+    Decoder,
     DenseWeights,
     DictionaryAttention,
     DictionaryEncoder,
     GDPlusPlusWeights,
     GradientDescentWeights,
+    InContext,
     LinearAttention,
+    Looped,
     ShiftedGradientDescentWeights,
     SingleLayerWeights,
+    Start,
 )
 from innerloop.tasks import DictionaryRegression, Task
 from innerloop.tasks.checks import require_at_least
@@ -98,6 +104,97 @@ def encoder(
     )
 
 
+StartName = Literal["fan-in", "gpt2"]
+
+
+def gpt2(
+    task: Task,
+    generator: torch.Generator,
+    *,
+    layers: int = 4,
+    heads: int = 4,
+    width: int = 64,
+    examples: int | None = None,
+    positions: bool = True,
+    start: StartName = "fan-in",
+) -> InContext:
+    """GPT-2 on x_1, y_1, x_2, ...; positions for prompts of up to `examples`, by default n"""
+    _require_transformer(layers, width)
+    return InContext(
+        Decoder(
+            task.d + 1,
+            1,
+            BlockShape(width, heads),
+            layers=layers,
+            length=_length(task, examples, positions),
+            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
+            generator=generator,
+        )
+    )
+
+
+def looped_transformer(
+    task: Task,
+    generator: torch.Generator,
+    *,
+    loops: int = 8,
+    layers: int = 1,
+    heads: int = 4,
+    width: int = 64,
+    examples: int | None = None,
+    positions: bool = True,
+    inject: bool = True,
+    start: StartName = "fan-in",
+) -> InContext:
+    """the same layers of GPT-2 again and again, the input added each time (Yang 2023)"""
+    return algoformer(
+        task,
+        generator,
+        loops=loops,
+        layers=layers,
+        around=0,
+        heads=heads,
+        width=width,
+        examples=examples,
+        positions=positions,
+        inject=inject,
+        start=start,
+    )
+
+
+def algoformer(
+    task: Task,
+    generator: torch.Generator,
+    *,
+    loops: int = 8,
+    layers: int = 1,
+    around: int = 1,
+    heads: int = 4,
+    width: int = 64,
+    examples: int | None = None,
+    positions: bool = True,
+    inject: bool = True,
+    start: StartName = "fan-in",
+) -> InContext:
+    """layers in a loop, and `around` layers before and after it (Gao 2024, AlgoFormer)"""
+    _require_transformer(loops * layers + 2 * around, width)
+    return InContext(
+        Looped(
+            task.d + 1,
+            1,
+            BlockShape(width, heads),
+            loops=loops,
+            inside=layers,
+            before=around,
+            after=around,
+            length=_length(task, examples, positions),
+            inject=inject,
+            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
+            generator=generator,
+        )
+    )
+
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "gd": gd,
     "looped": looped,
@@ -106,7 +203,22 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "single-layer": single_layer,
     "heads": heads,
     "encoder": encoder,
+    "gpt2": gpt2,
+    "looped-transformer": looped_transformer,
+    "algoformer": algoformer,
 }
+
+
+def _length(task: Task, examples: int | None, positions: bool) -> int | None:
+    """Tokens of the longest prompt that is answered: x_1, y_1, ..., x_q."""
+    return 2 * (task.n if examples is None else examples) + 1 if positions else None
+
+
+def _require_transformer(layers: int, width: int) -> None:
+    """Weights, gradients and two moments of 12 width^2 numbers a layer."""
+    if layers > DEEPEST:
+        raise ValueError(f"a prompt may pass at most {DEEPEST} layers, got {layers}")
+    require_memory(f"{layers} layers of width {width}", 4 * FLOAT64 * 12 * layers * width**2)
 
 
 def _require_weights(width: int, layers: int, loops: int) -> None:

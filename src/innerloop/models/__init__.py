@@ -1,8 +1,11 @@
 """Models: learners with trained weights."""
 
+from innerloop.models.blocks import BlockShape, Start
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
+from innerloop.models.decoder import Decoder, Trace
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
+from innerloop.models.in_context import InContext
 from innerloop.models.linear_attention import (
     DenseWeights,
     GDPlusPlusWeights,
@@ -14,6 +17,7 @@ from innerloop.models.linear_attention import (
     associative_forward,
     attention_matrix_forward,
 )
+from innerloop.models.looped import Looped
 
 __all__ = [
     "AHN",
@@ -21,16 +25,22 @@ __all__ = [
     "GATMIRY",
     "VON_OSWALD",
     "ZHANG",
+    "BlockShape",
     "Convention",
+    "Decoder",
     "DenseWeights",
     "DictionaryAttention",
     "DictionaryEncoder",
     "GDPlusPlusWeights",
     "GradientDescentWeights",
+    "InContext",
     "LinearAttention",
     "LinearAttentionWeights",
+    "Looped",
     "ShiftedGradientDescentWeights",
     "SingleLayerWeights",
+    "Start",
+    "Trace",
     "associative_forward",
     "attention_matrix_forward",
     "block_form_forward",

@@ -3,6 +3,7 @@
 from innerloop.tasks.covariates import (
     Covariates,
     Exponential,
+    FirstCoordinates,
     GaussianCovariates,
     ScaledCovariates,
 )
@@ -30,6 +31,7 @@ from innerloop.tasks.queries import (
 )
 from innerloop.tasks.regression import Regression, law_of
 from innerloop.tasks.shifts import (
+    narrowed,
     with_covariance,
     with_noise,
     with_orthogonal_query,
@@ -49,6 +51,7 @@ __all__ = [
     "Covariates",
     "DictionaryRegression",
     "Exponential",
+    "FirstCoordinates",
     "FreshQueries",
     "Functions",
     "GaussianCoefficients",
@@ -69,6 +72,7 @@ __all__ = [
     "gaussian_linear",
     "law_of",
     "moved",
+    "narrowed",
     "with_covariance",
     "with_noise",
     "with_orthogonal_query",

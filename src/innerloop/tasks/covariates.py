@@ -75,6 +75,31 @@ class ScaledCovariates:
 
 
 @dataclass(frozen=True)
+class FirstCoordinates:
+    """The same covariates with all coordinates after the first `active` set to 0.
+
+    A curriculum over dimensions begins with few (Garg et al. 2022).
+    """
+
+    covariates: Covariates
+    active: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.active <= self.covariates.d:
+            raise ValueError(
+                f"active must be between 1 and d = {self.covariates.d}, got {self.active}"
+            )
+
+    @property
+    def d(self) -> int:
+        return self.covariates.d
+
+    def draw(self, batch: int, count: int, *, generator: torch.Generator) -> Tensor:
+        x = self.covariates.draw(batch, count, generator=generator)
+        return torch.cat([x[..., : self.active], torch.zeros_like(x[..., self.active :])], dim=-1)
+
+
+@dataclass(frozen=True)
 class Exponential:
     """A law of independent exponential scales: Zhang 2023, section 4.3, and its Figure 1."""
 

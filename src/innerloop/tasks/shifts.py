@@ -21,11 +21,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.tasks.checks import require_positive
-from innerloop.tasks.covariates import Exponential, GaussianCovariates, Law, ScaledCovariates
+from innerloop.tasks.covariates import (
+    Exponential,
+    FirstCoordinates,
+    GaussianCovariates,
+    Law,
+    ScaledCovariates,
+)
 from innerloop.tasks.functions import Functions, LinearFunctions, TransformedFunctions
 from innerloop.tasks.linear import LinearRegression
 from innerloop.tasks.queries import ContextQueries, OrthogonalQueries, OtherQueries
 from innerloop.tasks.regression import Regression, law_of
+from innerloop.tasks.task import Task
 
 Shiftable = Regression | LinearRegression
 T = TypeVar("T", bound=Shiftable)
@@ -99,6 +106,17 @@ def with_rotated_covariates(task: T, rotation: Float[Tensor, "d d"]) -> T:
         raise ValueError(f"rotation must be orthogonal, got |R R^T - I| up to {error:.3g}")
     covariance = rotation @ _covariance(task) @ rotation.mT
     return with_covariance(task, (covariance + covariance.mT) / 2)
+
+
+def narrowed(task: Task, active: int, n: int) -> Task:
+    """The task with only its first `active` coordinates alive, and prompts of n examples."""
+    if (active, n) == (task.d, task.n):
+        return task
+    law = law_of(task)
+    covariates = law.covariates
+    if active < law.d:
+        covariates = FirstCoordinates(covariates, active)
+    return replace(law, covariates=covariates, n=n)
 
 
 def with_random_covariance(task: Shiftable, law: Law | None = None) -> Regression:

@@ -5,9 +5,11 @@ from innerloop.training.checkpoints import Checkpoint, load_weights, read_checkp
 from innerloop.training.controlled import ControlledWishart
 from innerloop.training.history import History, Metric
 from innerloop.training.lbfgs import gauss_newton_coordinates, minimise
+from innerloop.training.muon import MuonAdam
 from innerloop.training.objectives import Exact, Objective, Prompts, Wishart
 from innerloop.training.parallel import Ensemble, Together
-from innerloop.training.schedules import Schedule, cosine, warmup
+from innerloop.training.schedules import Schedule, cosine, warmup, warmup_stable_decay
+from innerloop.training.sequence_objectives import EveryPosition, LoopWindow
 from innerloop.training.trainer import Clip, Curriculum, clip_norm, train
 from innerloop.training.weights import CheckpointError, read_weights, save_weights
 
@@ -18,9 +20,12 @@ __all__ = [
     "ControlledWishart",
     "Curriculum",
     "Ensemble",
+    "EveryPosition",
     "Exact",
     "History",
+    "LoopWindow",
     "Metric",
+    "MuonAdam",
     "Objective",
     "Prompts",
     "Schedule",
@@ -38,4 +43,5 @@ __all__ = [
     "train",
     "versions_now",
     "warmup",
+    "warmup_stable_decay",
 ]

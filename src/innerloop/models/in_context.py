@@ -1,0 +1,34 @@
+"""A model of sequences as a learner of prompts: x_1, y_1, x_2, y_2, ..., x_q, read at every x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.algorithms.learner import example_by_example
+from innerloop.models.decoder import SequenceModel
+from innerloop.prompt import Prompt
+
+
+class InContext(nn.Module):
+    """Interleaves a prompt and reads the model's prediction at the query.
+
+    The learning curve takes a single pass: a causal model's output at x_{k+1} has seen the first k
+    examples and no more. A model that is not causal is asked about each example by itself.
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, prompt: Prompt, **how: Any) -> Float[Tensor, "batch queries"]:
+        """`how` is passed on to the model, such as loops=20."""
+        return self.model(prompt.interleave().last(), **how).view_as(prompt.y_query)
+
+    def learning_curve(self, prompt: Prompt, **how: Any) -> Float[Tensor, "batch counts"]:
+        if not self.model.causal:
+            return example_by_example(self, prompt)
+        one_query = prompt.next_example(prompt.n)
+        return self.model(one_query.interleave(), **how).squeeze(-1)
