@@ -1,14 +1,37 @@
-"""What the checks of every paper share: seeds and covariances."""
+"""What the checks of every paper share: seeds, matrices, distances."""
+
+import os
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 DTYPE = torch.float64
+SEED_BLOCK = int(os.environ.get("INNERLOOP_SEED_BLOCK", "0"))
+"""Another block draws every random number anew. A verdict that depends on it is about the seed."""
 
 
 def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(1_000_000 * SEED_BLOCK + seed)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
+
+
+def identity(d: int) -> Float[Tensor, "d d"]:
+    return torch.eye(d, dtype=DTYPE)
+
+
+def symmetric(matrices: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]:
+    """The symmetric part."""
+    return (matrices + matrices.mT) / 2
+
+
+def relative(value: Tensor | float, exact: Tensor | float) -> float:
+    """The largest difference, relative to the largest entry of what is exact."""
+    a, b = torch.as_tensor(value, dtype=DTYPE), torch.as_tensor(exact, dtype=DTYPE)
+    return ((a - b).abs().max() / b.abs().max()).item()
 
 
 def random_rotation(d: int, seed: int) -> Float[Tensor, "d d"]:
@@ -21,7 +44,7 @@ def rotated(spectrum: list[float], seed: int) -> Float[Tensor, "d d"]:
     """A covariance with these eigenvalues and random eigenvectors."""
     u = random_rotation(len(spectrum), seed)
     covariance = u.mT @ torch.diag(torch.tensor(spectrum, dtype=DTYPE)) @ u
-    return (covariance + covariance.mT) / 2
+    return symmetric(covariance)
 
 
 def square_root(matrix: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:

@@ -4,6 +4,11 @@
     cases = gap.of({"Eq. 8": printed, "Eq. 8 without the trace": near_miss})
     cases.check("Eq. 8", unlike="Eq. 8 without the trace")
 
+or, where no number is quoted in words, in one go:
+
+    checks("relative gap to the best loss", ROUNDING, {"Eq. 8": printed},
+           unlike={"Eq. 8 without the trace": near_miss}, measure=gap)
+
 The case that must pass and the one that must not are measured by the same function, so a control is
 the same measurement by construction. A good control is a near miss: the nearest wrong formula.
 """
@@ -13,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -54,6 +59,7 @@ SAMPLING = at_most(
 INEQUALITY = at_most(
     1 + 1e-12, "the inequality itself, as a ratio of its two sides; 1e-12 is rounding"
 )
+FROM_BELOW = at_least(1 - 1e-12, "the inequality itself, as a ratio; 1e-12 is rounding")
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,33 @@ class Cases:
 
 def measured(name: str, tolerance: Tolerance, values: Mapping[str, Measured]) -> Cases:
     """Cases whose numbers are there already, such as those of a figure's table."""
-    return Quantity[Measured](name, lambda value: value, tolerance).of(values)
+    return Quantity[Measured](name, _as_it_is, tolerance).of(values)
+
+
+def checks(
+    name: str,
+    tolerance: Tolerance,
+    cases: Mapping[str, T],
+    *,
+    unlike: Mapping[str, T],
+    measure: Callable[[T], Measured] | None = None,
+) -> list[Check]:
+    """Every case must be within the tolerance, and every near miss must not be.
+
+    Cases and near misses stand beside each other in their order; of the shorter ones the last is
+    repeated. Without `measure` they are numbers already.
+    """
+    measured_cases = Quantity(name, measure or _as_it_is, tolerance).of({**cases, **unlike})
+    pairs = max(len(cases), len(unlike))
+    right, wrong = list(cases), list(unlike)
+    return [
+        measured_cases.check(right[min(i, len(right) - 1)], unlike=wrong[min(i, len(wrong) - 1)])
+        for i in range(pairs)
+    ]
+
+
+def _as_it_is(value: Any) -> Measured:
+    return value
 
 
 def _number_and_error(value: Measured) -> tuple[float, float]:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import normal, symmetric, weights9
-from innerloop.papers.common import rotated
+from innerloop.papers.ahn2023.settings import weights9
+from innerloop.papers.common import normal, rotated, symmetric
 from innerloop.papers.quantity import ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict

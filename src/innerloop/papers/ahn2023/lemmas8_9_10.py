@@ -10,16 +10,8 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import (
-    ExactLoss,
-    matrices,
-    normal,
-    on_the_ray,
-    symmetric,
-    weights9,
-    weights13,
-)
-from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray, weights9, weights13
+from innerloop.papers.common import DTYPE, generator, normal, rotated, symmetric
 from innerloop.papers.quantity import ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.autograd.functional import hessian
 
 from innerloop.papers.ahn2023.lemma2 import eq10
-from innerloop.papers.ahn2023.settings import normal
-from innerloop.papers.common import DTYPE, square_root
+from innerloop.papers.common import DTYPE, normal, square_root
 from innerloop.papers.quantity import ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict

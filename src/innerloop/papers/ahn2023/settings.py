@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import AHN
-from innerloop.papers.common import DTYPE, generator, rotated, square_root
+from innerloop.papers.common import DTYPE, rotated, square_root
 from innerloop.papers.quantity import at_most
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
@@ -37,14 +37,6 @@ def on_the_ray(d: int, n: int, scale: float = 1.0) -> LinearRegression:
     """The setting of Theorems 4 and 5, with a rotated covariance."""
     spectrum = {1: [0.8], 2: [1.0, 0.3], 3: [1.2, 0.5, 0.3]}[d]
     return LinearRegression.with_inverse_prior(scale * rotated(spectrum, seed=0), n)
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
-
-
-def symmetric(matrices: Tensor) -> Tensor:
-    return (matrices + matrices.mT) / 2
 
 
 def matrices(numbers: Tensor, matrix: Tensor) -> Tensor:

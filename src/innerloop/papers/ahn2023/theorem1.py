@@ -10,8 +10,8 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import ExactLoss, normal
-from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.ahn2023.settings import ExactLoss
+from innerloop.papers.common import DTYPE, generator, normal, rotated
 from innerloop.papers.quantity import ROUNDING, Quantity, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import ExactLoss, normal, symmetric, weights9
-from innerloop.papers.common import DTYPE, rotated
+from innerloop.papers.ahn2023.settings import ExactLoss, weights9
+from innerloop.papers.common import DTYPE, normal, rotated, symmetric
 from innerloop.papers.quantity import ROUNDING, Quantity, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict

@@ -8,13 +8,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import (
-    ExactLoss,
-    matrices,
-    normal,
-    on_the_ray,
-)
-from innerloop.papers.common import DTYPE, square_root
+from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray
+from innerloop.papers.common import DTYPE, normal, square_root
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict

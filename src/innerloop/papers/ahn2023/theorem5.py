@@ -15,12 +15,11 @@ from innerloop.papers.ahn2023.settings import (
     SQUARE_ROOT,
     ExactLoss,
     matrices,
-    normal,
     on_the_ray,
     weights13,
 )
 from innerloop.papers.ahn2023.theorem4 import excess, rates
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, normal
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Cases, Quantity, at_least, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict

@@ -20,16 +20,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
-from innerloop.papers.gatmiry2024.settings import (
-    apart,
-    identity,
-    looped_loss,
-    normal,
-    symmetric,
-    white,
-    word_loss,
-)
+from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
+from innerloop.papers.gatmiry2024.settings import looped_loss, white, word_loss
 from innerloop.papers.quantity import ROUNDING, Quantity, at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
@@ -92,7 +84,7 @@ def loss_is_not_convex(scale: Scale) -> Verdict:
 
     def gap(per_example: Callable[[int, int], float]) -> float:
         return max(
-            apart(rank_one_loss(b, n, 2, per_example(d, n), d), value) for d, n, value in exact
+            relative(rank_one_loss(b, n, 2, per_example(d, n), d), value) for d, n, value in exact
         )
 
     formula = Quantity[Callable[[int, int], float]](
@@ -198,7 +190,7 @@ def loss_is_convex_on_the_ray(scale: Scale) -> Verdict:
     }
     same = Quantity[float](
         "relative difference from the loss of the forward pass at A = 0.6 I, n = 20, L = 2",
-        lambda value: apart(value, looped_loss(0.6 * identity(d), white(d, 20), 2)),
+        lambda value: relative(value, looped_loss(0.6 * identity(d), white(d, 20), 2)),
         ROUNDING,
     ).of(values)
     wrong = "the loss, A = b e e^T, d = 12, n = 20, L = 2"

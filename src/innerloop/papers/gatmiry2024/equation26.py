@@ -16,16 +16,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, rotated
-from innerloop.papers.gatmiry2024.settings import (
-    accuracy,
-    against_last,
-    apart,
-    average,
-    identity,
-    power,
-    white,
-)
+from innerloop.papers.common import DTYPE, identity, relative, rotated
+from innerloop.papers.gatmiry2024.settings import accuracy, against_last, average, power, white
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -129,11 +121,11 @@ def gradient_terms(scale: Scale) -> Verdict:
     vectors = torch.linalg.eigh(a).eigenvectors
 
     def expansion(*, swapped: bool) -> float:
-        return apart(average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2), exact)
+        return relative(average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2), exact)
 
     def spectral(i: int) -> float:
         gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
-        return apart(vectors @ gammas.diag() @ vectors.mT, exact)
+        return relative(vectors @ gammas.diag() @ vectors.mT, exact)
 
     terms = measured(
         f"relative difference from the expectation by quadrature, L = {loops}, i = {i}, n = 6",

@@ -16,8 +16,8 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
-from innerloop.papers.gatmiry2024.settings import against_last, apart, identity, normal
+from innerloop.papers.common import DTYPE, identity, normal, relative
+from innerloop.papers.gatmiry2024.settings import against_last
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
@@ -86,7 +86,7 @@ def equation17() -> list[Check]:
     ]
 
     def gap(*stated: Tensor) -> float:
-        return max(apart(right, left) for right, left in zip(stated, means, strict=True))
+        return max(relative(right, left) for right, left in zip(stated, means, strict=True))
 
     cases = {
         "tr A, v, I": gap(a.trace(), v, identity(2)),
@@ -113,7 +113,7 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
         return max(
-            apart(base ** (cycles(p, meeting=True) - less) * identity(d), matrix)
+            relative(base ** (cycles(p, meeting=True) - less) * identity(d), matrix)
             for p, matrix in terms.items()
         )
 
@@ -132,7 +132,7 @@ def sum_over_pairings(scale: Scale) -> Verdict:
                 * (terms[p].trace().item() if unrolled else d ** cycles(p, meeting=True))
                 for p in every[k]
             )
-            gaps.append(apart(value, theory.wishart.trace_moment(k, n, d)))
+            gaps.append(relative(value, theory.wishart.trace_moment(k, n, d)))
         return max(gaps)
 
     sums = measured(

@@ -24,7 +24,7 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import LinearAttention
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.gatmiry2024.figure_parts import (
     BLUE,
     CHOSEN,
@@ -37,7 +37,7 @@ from innerloop.papers.gatmiry2024.figure_parts import (
     as_rows,
     as_table,
 )
-from innerloop.papers.gatmiry2024.settings import against_last, identity
+from innerloop.papers.gatmiry2024.settings import against_last
 from innerloop.papers.gatmiry2024.training import Row, Trained, looped_transformer
 from innerloop.papers.quantity import at_least, at_most, measured
 from innerloop.papers.registry import Numbers, Tables, figure

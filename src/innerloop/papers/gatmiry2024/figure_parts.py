@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
-from innerloop.papers.gatmiry2024.settings import identity
+from innerloop.papers.common import identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
 from innerloop.papers.quantity import at_most, measured
 from innerloop.papers.registry import Table

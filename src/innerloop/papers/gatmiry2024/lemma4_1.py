@@ -12,18 +12,14 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
+from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
 from innerloop.papers.gatmiry2024.settings import (
     ROTATED,
     against_last,
-    apart,
     average,
-    identity,
     looped_loss,
-    normal,
     power,
     square,
-    symmetric,
     transformer_loss,
     white,
     word_loss,
@@ -77,12 +73,12 @@ def layered_loss(scale: Scale) -> Verdict:
         "relative difference from the exact loss",
         ROUNDING,
         {
-            "as printed": apart(printed, truth),
-            "outer factors of the population": apart(corrected, truth),
-            "outer factors of the population, u = 0, by words": apart(
+            "as printed": relative(printed, truth),
+            "outer factors of the population": relative(corrected, truth),
+            "outer factors of the population, u = 0, by words": relative(
                 value(a, 0 * u, sample=False), words
             ),
-            "outer factors of the population, layers in reverse order": apart(
+            "outer factors of the population, layers in reverse order": relative(
                 value(a.flip(0), u.flip(0), sample=False), truth
             ),
         },
@@ -174,11 +170,11 @@ def loss_of_loops(scale: Scale) -> Verdict:
         "relative difference from the loss of the forward pass",
         ROUNDING,
         {
-            "as printed, on the ray": apart(on_ray, truth(ON_RAY)),
-            "as printed, off the ray": apart(off_ray, truth(OFF_RAY)),
-            "corrected": apart(corrected, truth(OFF_RAY)),
-            "expansion in words": apart(words, truth(OFF_RAY)),
-            "second term as printed": apart(
+            "as printed, on the ray": relative(on_ray, truth(ON_RAY)),
+            "as printed, off the ray": relative(off_ray, truth(OFF_RAY)),
+            "corrected": relative(corrected, truth(OFF_RAY)),
+            "expansion in words": relative(words, truth(OFF_RAY)),
+            "second term as printed": relative(
                 value(OFF_RAY, trace=False, sample=True), truth(OFF_RAY)
             ),
         },
@@ -230,7 +226,7 @@ def loss_as_trace(scale: Scale) -> Verdict:
         return word_loss(ROTATED, loops)(a).item()
 
     def off(formula: Callable[[Tensor, int], float], a: Tensor = OFF_RAY) -> float:
-        return max(apart(formula(a, L), looped_loss(a, ROTATED, L)) for L in depths)
+        return max(relative(formula(a, L), looped_loss(a, ROTATED, L)) for L in depths)
 
     gap = measured(
         "largest relative difference from the loss of the forward pass",
@@ -301,9 +297,9 @@ def changed_covariance(scale: Scale) -> Verdict:
         "relative difference from the left side",
         ROUNDING,
         {
-            "the right side": apart(right(OFF_RAY, sigma), left),
-            "the left side in words": apart(words, left),
-            "covariance A^1/2 Sigma*^2 A^1/2": apart(right(OFF_RAY, sigma @ sigma), left),
+            "the right side": relative(right(OFF_RAY, sigma), left),
+            "the left side in words": relative(words, left),
+            "covariance A^1/2 Sigma*^2 A^1/2": relative(right(OFF_RAY, sigma @ sigma), left),
         },
     )
     return Verdict(

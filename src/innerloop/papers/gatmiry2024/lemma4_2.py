@@ -15,19 +15,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
+from innerloop.papers.common import DTYPE, identity, relative
 from innerloop.papers.gatmiry2024.lemma4_1 import OFF_RAY
-from innerloop.papers.gatmiry2024.settings import (
-    FROM_BELOW,
-    ROTATED,
-    accuracy,
-    against_last,
-    apart,
-    average,
-    identity,
-    power,
-)
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
+from innerloop.papers.gatmiry2024.settings import ROTATED, accuracy, against_last, average, power
+from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
@@ -109,7 +100,7 @@ def in_eigenbasis(k: int, *, residual: bool) -> list[Check]:
 
     def gap(basis: Tensor, n: int) -> float:
         values = torch.tensor([float(v) for v in exact(spectrum, n, k)], dtype=DTYPE)
-        return apart(basis @ values.diag() @ basis.mT, moment)
+        return relative(basis @ values.diag() @ basis.mT, moment)
 
     cases = measured(
         f"relative distance of the moment of order {k}, by quadrature, from its exact eigenvalues",
@@ -328,7 +319,7 @@ def white_moments(scale: Scale) -> Verdict:
 
     def gap(k: int, n: int) -> float:
         white = average(lambda s: torch.linalg.matrix_power(half @ s @ half, k), ROTATED, k)
-        return apart(float(moment(top, n, ROTATED.d)) * identity(ROTATED.d), white)
+        return relative(float(moment(top, n, ROTATED.d)) * identity(ROTATED.d), white)
 
     matrices = measured(
         f"relative distance from alpha_(n,d,{top}) I, by quadrature",

@@ -12,13 +12,11 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, identity, relative
 from innerloop.papers.gatmiry2024.settings import (
     DESCENT,
     ROTATED,
     against_last,
-    apart,
-    identity,
     looped_loss,
     transformer_loss,
     white,
@@ -65,9 +63,9 @@ def optimal_steps(scale: Scale) -> Verdict:
         for L in depths:
             tied = theory.linear.looped_optimum(L, length, d)
             untied = theory.linear.untied_optimum(L, length, d)
-            gaps += [apart(looped[L][0], tied.risk), apart(layered[L][0], untied.risk)]
-            gaps += [apart(looped[L][1], tied.steps[:1]) ** 2]
-            gaps += [apart(layered[L][1], untied.steps) ** 2]
+            gaps += [relative(looped[L][0], tied.risk), relative(layered[L][0], untied.risk)]
+            gaps += [relative(looped[L][1], tied.steps[:1]) ** 2]
+            gaps += [relative(layered[L][1], untied.steps) ** 2]
         return max(gaps)
 
     same = Quantity[int](
@@ -141,14 +139,14 @@ def expanding_prompts(scale: Scale) -> Verdict:
     ).of({"d = 10": 10, "d = 11": 11})
     line = Quantity[int](
         "relative difference of the probability at d = 1, n = 20, a = 1.2, from P(chi^2_k > 2n/a)",
-        lambda k: apart(theory.linear.expanding_probability(1.2, 20, 1), chi2.sf(40 / 1.2, k)),
+        lambda k: relative(theory.linear.expanding_probability(1.2, 20, 1), chi2.sf(40 / 1.2, k)),
         ROUNDING,
     ).of({"k = n": 20, "k = n + 1": 21})
     small, loops = white(2, 4), 3
     means = Quantity[int](
         "relative difference of E tr (I - a W/n)^2L' from the loss of the forward pass, d = 2, "
         "a = 0.7, L' = 1 to 3",
-        lambda n: apart(
+        lambda n: relative(
             theory.linear.loop_risks(0.7, loops, n, 2)[1:],
             torch.tensor(
                 [looped_loss(0.7 * identity(2), small, k) for k in range(1, loops + 1)],

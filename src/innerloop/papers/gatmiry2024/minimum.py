@@ -23,16 +23,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, rotated
-from innerloop.papers.gatmiry2024.settings import (
-    DESCENT,
-    identity,
-    looped_loss,
-    normal,
-    symmetric,
-    white,
-    word_loss,
-)
+from innerloop.papers.common import DTYPE, identity, normal, rotated, symmetric
+from innerloop.papers.gatmiry2024.settings import DESCENT, looped_loss, white, word_loss
 from innerloop.papers.quantity import Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict

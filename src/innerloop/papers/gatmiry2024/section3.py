@@ -14,14 +14,8 @@ from torch.autograd.functional import hessian, jacobian
 
 from innerloop.algorithms import GradientDescent
 from innerloop.models import GATMIRY
-from innerloop.papers.common import generator
-from innerloop.papers.gatmiry2024.settings import (
-    against_last,
-    apart,
-    identity,
-    normal,
-    paper_weights,
-)
+from innerloop.papers.common import generator, identity, normal, relative
+from innerloop.papers.gatmiry2024.settings import against_last, paper_weights
 from innerloop.papers.quantity import ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -77,7 +71,7 @@ def descent_converges(scale: Scale) -> Verdict:
     exact = hessian(lambda w: squared_residual(w, x, x.sum(1)), x[0])
     second = Quantity[float](
         "relative difference from the Hessian by autograd",
-        lambda factor: apart(factor * x.mT @ x, exact),
+        lambda factor: relative(factor * x.mT @ x, exact),
         ROUNDING,
     ).of({"X X^T": 1.0, "2 X X^T": 2.0, "2.02 X X^T": 2.02})
     diverges, converges = against_last(error)
@@ -118,7 +112,7 @@ def loops_are_gradient_steps(scale: Scale) -> Verdict:
         a = 0.3 * normal(seed, task.d, task.d)
         transformer = GATMIRY.predict(*paper_weights(a.expand(loops, -1, -1)), prompt)
         step = factor * (a.mT if transposed else a)
-        return apart(GradientDescent.repeated(step, loops)(prompt), transformer)
+        return relative(GradientDescent.repeated(step, loops)(prompt), transformer)
 
     steps = Quantity[tuple[float, bool]](
         "largest relative difference of the predictions, dense A, from descent preconditioned by",
@@ -130,7 +124,7 @@ def loops_are_gradient_steps(scale: Scale) -> Verdict:
     slope = jacobian(lambda w: squared_residual(w, x, y), zero)
     gradient = Quantity[tuple[Tensor, float]](
         "relative difference of the gradient at 0 by autograd from",
-        lambda case: apart(case[0], case[1] * slope),
+        lambda case: relative(case[0], case[1] * slope),
         ROUNDING,
     ).of(
         {

@@ -21,15 +21,14 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import GATMIRY
-from innerloop.papers.common import DTYPE, generator, rotated
-from innerloop.papers.quantity import Cases, at_least, at_most
+from innerloop.papers.common import DTYPE, identity, rotated
+from innerloop.papers.quantity import Cases, at_most
 from innerloop.papers.verdict import Check
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
 ROTATED = LinearRegression.with_inverse_prior(rotated([1.2, 0.5, 0.3], seed=0), 6)
 """A task without symmetries: d = 3, three variances, rotated axes."""
-FROM_BELOW = at_least(1 - 1e-12, "the inequality itself, as a ratio; 1e-12 is rounding")
 DESCENT = at_most(
     1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
 )
@@ -46,20 +45,8 @@ def accuracy(loops: int, n: float, d: int) -> float:
     return (8 * loops * d / n**0.5) ** (1 / (2 * loops))
 
 
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
-
-
-def identity(d: int) -> Float[Tensor, "d d"]:
-    return torch.eye(d, dtype=DTYPE)
-
-
 def white(d: int, n: int) -> LinearRegression:
     return LinearRegression.with_inverse_prior(identity(d), n)
-
-
-def symmetric(matrices: Tensor) -> Tensor:
-    return (matrices + matrices.mT) / 2
 
 
 def power(matrix: Tensor, exponent: float) -> Tensor:
@@ -70,12 +57,6 @@ def power(matrix: Tensor, exponent: float) -> Tensor:
 
 def square(matrices: Tensor) -> Tensor:
     return matrices.square().sum((-2, -1))
-
-
-def apart(value: Tensor | float, reference: Tensor | float) -> float:
-    """The largest difference, relative to the largest entry of the reference."""
-    a, b = torch.as_tensor(value, dtype=DTYPE), torch.as_tensor(reference, dtype=DTYPE)
-    return ((a - b).abs().max() / b.abs().max()).item()
 
 
 def paper_weights(

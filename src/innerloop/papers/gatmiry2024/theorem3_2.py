@@ -19,15 +19,12 @@ from scipy.linalg import sqrtm
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, rotated
+from innerloop.papers.common import DTYPE, identity, normal, rotated, symmetric
 from innerloop.papers.gatmiry2024.settings import (
     accuracy,
     against_last,
-    identity,
     least_loss,
-    normal,
     power,
-    symmetric,
     word_loss,
 )
 from innerloop.papers.quantity import INEQUALITY, Tolerance, at_least, at_most, measured

@@ -17,15 +17,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
-from innerloop.papers.gatmiry2024.settings import (
-    against_last,
-    identity,
-    least_loss,
-    symmetric,
-    white,
-    word_loss,
-)
+from innerloop.papers.common import DTYPE, identity, symmetric
+from innerloop.papers.gatmiry2024.settings import against_last, least_loss, white, word_loss
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict

@@ -26,17 +26,15 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers.common import identity, normal
 from innerloop.papers.gatmiry2024.settings import (
-    FROM_BELOW,
     accuracy,
     against_last,
-    identity,
     least_loss,
-    normal,
     white,
     word_loss,
 )
-from innerloop.papers.quantity import ROUNDING, Quantity, measured
+from innerloop.papers.quantity import FROM_BELOW, ROUNDING, Quantity, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 

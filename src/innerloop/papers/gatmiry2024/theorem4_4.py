@@ -17,18 +17,8 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import rotated
-from innerloop.papers.gatmiry2024.settings import (
-    accuracy,
-    apart,
-    identity,
-    looped_loss,
-    normal,
-    power,
-    symmetric,
-    white,
-    word_loss,
-)
+from innerloop.papers.common import identity, normal, relative, rotated, symmetric
+from innerloop.papers.gatmiry2024.settings import accuracy, looped_loss, power, white, word_loss
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -134,7 +124,7 @@ def closeness(
     forward = Quantity[float](
         "relative difference of the loss of I - 2 E_12 in words, n = 300, from the forward pass of "
         "I - t E_12",
-        lambda t: apart(
+        lambda t: relative(
             word_loss(white(D, 300), LOOPS)(sheared(2.0)),
             looped_loss(sheared(t), white(D, 300), LOOPS),
         ),

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models import GATMIRY
-from innerloop.papers.common import DTYPE, random_rotation, rotated
-from innerloop.papers.gatmiry2024.settings import accuracy, identity, normal, paper_weights, power
+from innerloop.papers.common import DTYPE, identity, normal, random_rotation, rotated
+from innerloop.papers.gatmiry2024.settings import accuracy, paper_weights, power
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict

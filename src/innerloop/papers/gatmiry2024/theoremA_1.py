@@ -6,13 +6,8 @@ import torch
 from torch import Tensor
 
 from innerloop.models import GATMIRY
-from innerloop.papers.gatmiry2024.settings import (
-    against_last,
-    apart,
-    identity,
-    normal,
-    paper_weights,
-)
+from innerloop.papers.common import identity, normal, relative
+from innerloop.papers.gatmiry2024.settings import against_last, paper_weights
 from innerloop.papers.quantity import ROUNDING, Quantity
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -50,7 +45,7 @@ def label_gap(sign: int, *, reverse: bool = False, shifted: bool = True) -> floa
         if reverse:
             a, u = a.flip(0), u.flip(0)
         labels, query = stated_labels(a, u, prompt, w, sign)
-        worst = max(worst, apart(labels, row[:, :-1]), apart(-query, row[:, -1]))
+        worst = max(worst, relative(labels, row[:, :-1]), relative(-query, row[:, -1]))
     return worst
 
 

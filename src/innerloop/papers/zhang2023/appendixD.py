@@ -10,13 +10,13 @@ import torch
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
-from innerloop.papers.common import random_rotation, rotated
+from innerloop.papers.common import normal, random_rotation, relative, rotated
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.lemma5_1 import column_vector
 from innerloop.papers.zhang2023.prompts import grid
-from innerloop.papers.zhang2023.settings import SPECTRA, checked, normal, relative
+from innerloop.papers.zhang2023.settings import SPECTRA, checked
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:

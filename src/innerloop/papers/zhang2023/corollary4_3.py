@@ -13,12 +13,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE, rotated
+from innerloop.papers.common import DTYPE, normal, rotated
 from innerloop.papers.quantity import INEQUALITY, ROUNDING
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import Labels
-from innerloop.papers.zhang2023.settings import SPECTRA, checked, gamma, normal
+from innerloop.papers.zhang2023.settings import SPECTRA, checked, gamma
 from innerloop.papers.zhang2023.theorem4_2 import layer_around
 from innerloop.theory.linear import SampleComplexity, mean_error_parts
 

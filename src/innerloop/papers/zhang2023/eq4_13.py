@@ -13,7 +13,7 @@ import torch
 from scipy.integrate import quad
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, normal, relative
 from innerloop.papers.quantity import ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -26,9 +26,7 @@ from innerloop.papers.zhang2023.settings import (
     checked_gammas,
     exponential,
     gamma,
-    normal,
     only,
-    relative,
 )
 from innerloop.papers.zhang2023.theorem4_2 import layer_around
 from innerloop.tasks import Exponential

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from innerloop.models.conventions import ZHANG
-from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.common import DTYPE, generator, normal, relative, rotated
 from innerloop.papers.quantity import ROUNDING, at_least, at_most, measured
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023.settings import checked, normal, relative
+from innerloop.papers.zhang2023.settings import checked
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 

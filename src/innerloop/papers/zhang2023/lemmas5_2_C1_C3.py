@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from innerloop.papers.common import relative
 from innerloop.papers.quantity import ROUNDING
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -27,7 +28,6 @@ from innerloop.papers.zhang2023.settings import (
     fixed,
     gamma,
     random_weights,
-    relative,
 )
 
 DRAWS = 10

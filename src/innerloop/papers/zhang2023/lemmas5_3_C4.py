@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import square_root
+from innerloop.papers.common import normal, relative, square_root
 from innerloop.papers.quantity import ROUNDING, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
@@ -23,9 +23,7 @@ from innerloop.papers.zhang2023.settings import (
     dependent,
     fixed,
     gamma,
-    normal,
     random_weights,
-    relative,
 )
 
 LAW, RANDOM, N = fixed(2), dependent(), 2

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.common import DTYPE, generator, normal, rotated
 from innerloop.papers.quantity import ROUNDING, Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import as_prompt, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import SPECTRA, checked, gamma, normal, only
+from innerloop.papers.zhang2023.settings import SPECTRA, checked, gamma, only
 from innerloop.papers.zhang2023.theorem4_2 import layer_around
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression, with_orthogonal_query

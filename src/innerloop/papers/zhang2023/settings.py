@@ -15,7 +15,7 @@ import torch
 from scipy.special import roots_laguerre
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE, generator, rotated
+from innerloop.papers.common import DTYPE, normal, rotated
 from innerloop.papers.quantity import Cases, Measured, Quantity, Tolerance, at_most
 from innerloop.papers.verdict import Check
 
@@ -146,16 +146,7 @@ def against_the_rest(cases: Cases) -> list[Check]:
     return [cases.check(first, unlike=other) for other in others]
 
 
-def normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
-
-
 def random_weights(d: int, seed: int) -> tuple[Tensor, Tensor]:
     """(U, v) with normal entries."""
     values = normal(seed, d * d + 1)
     return values[1:].view(d, d), values[0]
-
-
-def relative(value: Tensor, exact: Tensor) -> float:
-    """The largest difference, relative to the largest entry."""
-    return ((value - exact).abs().max() / exact.abs().max()).item()

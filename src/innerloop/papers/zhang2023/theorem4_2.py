@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, rotated
+from innerloop.papers.common import DTYPE, normal, relative, rotated
 from innerloop.papers.quantity import ROUNDING, at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
@@ -37,8 +37,6 @@ from innerloop.papers.zhang2023.settings import (
     checked_gammas,
     fixed,
     gamma,
-    normal,
-    relative,
 )
 from innerloop.prompt import Prompt
 from innerloop.theory.linear import JointMoments

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
+from innerloop.papers.common import DTYPE, normal
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.flows import Start, described, direction
@@ -26,7 +26,6 @@ from innerloop.papers.zhang2023.settings import (
     exponential,
     fixed,
     gamma,
-    normal,
 )
 
 ONES, UNEQUAL = (1.0, 1.0), (1.0, 0.5)
