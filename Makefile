@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup reproduce test test-slow check portable mutate bench clean
+.PHONY: setup reproduce test test-slow check portable seeds mutate bench clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ check: $(STAMP)
 # Every entry under other vector instructions and threads: about an hour.
 portable: $(STAMP)
 	$(BIN)/python tools/portable.py
+
+# Every entry with five disjoint blocks of seeds: about half an hour.
+seeds: $(STAMP)
+	$(BIN)/python tools/portable.py --seeds --folder runs/seeds
 
 # Deliberate errors, and the claims that must notice them: the score.
 mutate: $(STAMP)

@@ -4,7 +4,7 @@ import pytest
 
 from innerloop.analysis import Estimate
 from innerloop.papers import Outcome, Quantity, Verdict
-from innerloop.papers.quantity import SAMPLING, at_least, at_most, measured
+from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks, measured
 
 GAP = Quantity("gap", lambda a: abs(a - 1), at_most(0.1, "because"))
 
@@ -48,3 +48,19 @@ def test_a_control_within_its_error_of_the_tolerance_is_not_told_apart():
 def test_numbers_of_cases_can_be_quoted():
     cases = measured("z", SAMPLING, {"a": Estimate(0.5, 0.1, 9), "b": 7})
     assert [cases[name] for name in cases] == [0.5, 7.0]
+
+
+def test_checks_stand_every_case_beside_a_near_miss():
+    pairs = [
+        (check.case, check.control_is, check.measured)
+        for check in checks(
+            "gap",
+            at_most(0.1, "because"),
+            {"a": 1.0, "b": 1.05},
+            unlike={"c": 2.0},
+            measure=lambda value: abs(value - 1),
+        )
+    ]
+    assert pairs == [("a", "c", 0.0), ("b", "c", pytest.approx(0.05))]
+    several = checks("number", at_most(1, "because"), {"a": 0.0}, unlike={"b": 2.0, "c": 3.0})
+    assert [(check.case, check.control_is) for check in several] == [("a", "b"), ("a", "c")]

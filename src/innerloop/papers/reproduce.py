@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from innerloop.papers.common import SEED_BLOCK
 from innerloop.papers.dependencies import code_behind
 from innerloop.papers.registry import Entry, Table, entries
 from innerloop.papers.stored import Contents, Damaged, Record, sealed, unsealed
@@ -140,6 +141,7 @@ def _folder(entry: Entry, scale: Scale, store: RunStore) -> Path:
             "scale": str(scale),
             "code": code_behind(entry.function),
             "torch": torch.__version__,
+            "seeds": SEED_BLOCK,
         }
     )
 
