@@ -11,18 +11,25 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.linear_model import Ridge as ScikitRidge
 from torch import nn
 from torch.utils import _pytree as pytree
 
 from innerloop import algorithms, models, tasks
 from innerloop.algorithms import (
+    Averaging,
     GDPlusPlus,
     GradientDescent,
     LabelMap,
     Lasso,
     LeastSquares,
+    NearestNeighbours,
+    NetworkDescent,
     Newton,
+    OnFeatures,
+    PoolPosterior,
     Ridge,
+    Scikit,
     StableGradientDescent,
     Zero,
     curve_answers,
@@ -39,21 +46,28 @@ from innerloop.models import (
 )
 from innerloop.prompt import Prompt
 from innerloop.tasks import (
+    Autoregression,
+    ChainOfThought,
     ContextQueries,
     DictionaryRegression,
     FirstCoordinates,
     FreshQueries,
     GaussianCovariates,
+    LeakyNetwork,
     LinearRegression,
     OrthogonalQueries,
     OtherQueries,
+    PooledLinearFunctions,
     Regression,
+    ReluNetworkFunctions,
+    RepresentedFunctions,
     ScaledCovariates,
     SparseLinearFunctions,
     SphericalCoefficients,
     TabulatedCoefficients,
     Task,
     TransformedFunctions,
+    TreeFunctions,
     with_random_covariance,
     with_response,
 )
@@ -74,6 +88,7 @@ SKEW = LinearRegression(covariance(D, seed=1), 4, covariance(D, seed=2), noise_s
 DICTIONARY = DictionaryRegression.gaussian(D, 2, 9, 4, 0.1, generator=seeded())
 SPARSE = Regression(GaussianCovariates(covariance(D)), SparseLinearFunctions(D, 2), 4)
 SINGLE = SparseLinearFunctions(D, 1, torch.float32)
+NETWORK = LeakyNetwork.orthogonal(D, 2, generator=seeded())
 TASKS = {
     "LinearRegression": [
         LinearRegression.isotropic(D, 6),
@@ -93,7 +108,16 @@ TASKS = {
         replace(SPARSE, covariates=FirstCoordinates(SPARSE.covariates, 2)),
         with_response(SKEW, torch.tanh),
         with_random_covariance(SKEW),
+        replace(SPARSE, functions=PooledLinearFunctions(normal(5, D))),
+        replace(SPARSE, functions=ReluNetworkFunctions(D, 4)),
+        replace(SPARSE, functions=TreeFunctions(D, 2)),
+        replace(SPARSE, functions=RepresentedFunctions(NETWORK)),
     ],
+    "Autoregression": [
+        Autoregression(LeakyNetwork.random(2 * D, outputs=D, generator=seeded()), 4),
+        Autoregression(NETWORK, 5, noise_std=0.1),
+    ],
+    "ChainOfThought": [ChainOfThought(D, 4), ChainOfThought(D, 2, 1, 0.5, torch.float32)],
     "DictionaryRegression": [
         DICTIONARY,
         DictionaryRegression.of(torch.tanh, normal(6, D).float(), 6, 0.0),
@@ -167,6 +191,12 @@ ALGORITHMS = {
         Case(LabelMap(normal(4, 9), lambda k: normal(k, 9)), dictionary, unordered=False),
     ],
     "Newton": [Case(Newton(3)), Case(Newton(0))],
+    "NearestNeighbours": [Case(NearestNeighbours(2))],
+    "Averaging": [Case(Averaging())],
+    "NetworkDescent": [Case(NetworkDescent(hidden=4, steps=5))],
+    "PoolPosterior": [Case(PoolPosterior(normal(5, D))), Case(PoolPosterior(normal(5, D), 0.3))],
+    "OnFeatures": [Case(OnFeatures(Ridge(0.1), torch.tanh))],
+    "Scikit": [Case(Scikit(lambda: ScikitRidge(0.1)))],
 }
 ENCODER = DictionaryEncoder(D, 2, layers=2, width=8, hidden=8, generator=seeded(), dtype=DOUBLE)
 SHAPE, FRESH = BlockShape(width=8, heads=2), {"generator": seeded(), "dtype": DOUBLE}
@@ -199,6 +229,7 @@ MODELS = {
 }
 OF_SEQUENCES = {"Decoder", "Looped"}
 """Models of token sequences; as learners of prompts they are `InContext`."""
+ALGORITHMS_OF_SEQUENCES = {"SequenceRidge"}
 CASES = [case for made in (ALGORITHMS | MODELS).values() for case in made]
 
 
@@ -269,7 +300,8 @@ def test_every_exported_part_is_in_a_task_that_is_checked_here():
 
 
 def test_every_exported_algorithm_is_checked_here():
-    require_examples("ALGORITHMS", exported(algorithms, "__call__"), ALGORITHMS)
+    found = exported(algorithms, "__call__").keys() - ALGORITHMS_OF_SEQUENCES
+    require_examples("ALGORITHMS", found, ALGORITHMS)
     for name, made in ALGORITHMS.items():
         assert all(type(case.learner).__name__ == name for case in made)
 
@@ -306,7 +338,10 @@ def test_no_exported_module_is_neither_a_model_nor_weights_of_one():
 def test_a_task_knows_its_sizes(task):
     assert isinstance(task, Task)
     prompt = task.sample(2, generator=seeded())
-    assert (prompt.d, prompt.n) == (task.d, task.n)
+    if isinstance(prompt, Prompt):
+        assert (prompt.d, prompt.n) == (task.d, task.n)
+    else:
+        assert prompt.tokens.shape[-1] == task.d
     assert task.d == D
 
 
@@ -315,7 +350,7 @@ def test_the_same_generator_gives_the_same_prompt(task):
     one, other = (task.sample(4, generator=seeded(5)) for _ in range(2))
     for a, b in zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True):
         assert torch.equal(a, b)
-    assert not torch.equal(one.y, task.sample(4, generator=seeded(6)).y)
+    assert not torch.equal(one.targets, task.sample(4, generator=seeded(6)).targets)
 
 
 @every_task
@@ -325,7 +360,7 @@ def test_a_task_uses_no_other_source_of_randomness(task):
     one = task.sample(4, generator=seeded(5))
     torch.manual_seed(2)
     other = task.sample(4, generator=seeded(5))
-    assert torch.equal(one.y, other.y)
+    assert torch.equal(one.targets, other.targets)
     torch.set_rng_state(before)
 
 
@@ -340,10 +375,11 @@ def test_a_task_makes_as_many_prompts_as_asked(task):
 @every_task
 def test_algorithms_answer_every_task(task):
     prompt = task.sample(3, generator=seeded())
-    for algorithm in (Zero(), LeastSquares(), Ridge(0.1), GradientDescent([0.1]), Newton(3)):
+    of_prompts = (LeastSquares(), Ridge(0.1), GradientDescent([0.1]), Newton(3))
+    for algorithm in (Zero(), *(of_prompts if isinstance(prompt, Prompt) else ())):
         prediction = algorithm(prompt)
         assert prediction.shape == prompt.targets.shape
-        assert prediction.dtype == prompt.y.dtype
+        assert prediction.dtype == prompt.targets.dtype
         assert prediction.isfinite().all()
 
 

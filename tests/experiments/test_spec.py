@@ -105,7 +105,7 @@ def test_words_become_values_of_the_option_they_are_given_for():
         ("linear:spectrum=1;2", "spectrum of task linear must be numbers separated by /"),
         ("linear:spectrum=1/inf", "spectrum of task linear must be finite, got inf"),
         ("linear:dtype=half", "dtype of task linear must be one of float64, float32, got 'half'"),
-        ("", "no task is called ''; Known: linear, sparse, dictionary"),
+        ("", "no task is called ''; Known: linear, sparse, random-cov"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(text, sentence):

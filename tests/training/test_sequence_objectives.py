@@ -123,3 +123,25 @@ def test_a_curriculum_decides_what_is_trained_on_at_each_step_and_resumes(tmp_pa
     again = Run.open(tmp_path / "stopped").model.state_dict()
     for name, weights in whole.model.state_dict().items():
         assert torch.equal(weights, again[name])
+
+
+def loop_experiment(objective, curriculum):
+    return Experiment(
+        "looped-transformer:width=8,heads=2",
+        "linear:d=3,n=6,dtype=float32",
+        objective,
+        curriculum=curriculum,
+        steps=4,
+    )
+
+
+def test_a_curriculum_over_loops_begins_with_few():
+    experiment = loop_experiment("window:batch=4,loops=6,window=4", "grow:dims=3,loops=1,every=2")
+    objectives = [experiment._objective(TASK)(step) for step in range(8)]
+    assert [o.loops for o in objectives] == [1, 1, 3, 3, 5, 5, 6, 6]
+    assert [o.window for o in objectives] == [1, 1, 3, 3, 4, 4, 4, 4]
+
+
+def test_a_curriculum_over_loops_needs_loops(tmp_path):
+    with pytest.raises(ValueError, match="over loops needs the objective window, got positions"):
+        loop_experiment("positions:batch=4", "grow:dims=3,loops=1").run(tmp_path)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from innerloop.algorithms import Learner, answers, curve_answers
 from innerloop.prompt import Prompt
+from innerloop.sequence import TokenSequence
 from innerloop.tasks import Task
 
 
@@ -95,11 +96,14 @@ def learning_curve(
     """The expected squared error of predicting example k + 1 from the first k, k = 0 to n.
 
     On the same prompts for all k; the last is the last query's. Where the task's queries are
-    without noise, so are the labels compared with at every k.
+    without noise, so are the labels compared with at every k. Of a token sequence, the error at
+    every position that is asked about, averaged over its coordinates.
     """
 
-    def errors(prompt: Prompt) -> Tensor:
-        return (curve_answers(learner, prompt) - prompt.curve_targets()).square()
+    def errors(batch: Prompt | TokenSequence) -> Tensor:
+        if isinstance(batch, TokenSequence):
+            return (answers(learner, batch) - batch.targets).square().mean(-1)
+        return (curve_answers(learner, batch) - batch.curve_targets()).square()
 
     return _in_chunks(errors, task, samples, chunk, generator)
 

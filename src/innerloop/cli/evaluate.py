@@ -17,6 +17,7 @@ from innerloop.cli.console import console, say
 from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, TASKS, Run, Spec, own_learner
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
+from innerloop.experiments.kinds import samples_sequences
 from innerloop.models import LinearAttention
 from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
@@ -109,6 +110,11 @@ def _subject(run: Path | None, task: str | None, model: str | None, device: str)
         saved = Run.open(run, device=device)
         spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
         chosen = saved.task if task is None else moved(spec.build(TASKS), device)
+        if samples_sequences(chosen) != samples_sequences(saved.task):
+            read, given = "prompts", "token sequences"
+            if samples_sequences(saved.task):
+                read, given = given, read
+            raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")
         if chosen.d != saved.task.d:
             raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
         return _Subject(saved.model, chosen, spec, f"step {saved.step}")

@@ -14,6 +14,7 @@ from innerloop.experiments.catalogue import (
 from innerloop.experiments.experiment import Experiment, Run
 from innerloop.experiments.own import own_learner
 from innerloop.experiments.spec import Spec, numbers, settable
+from innerloop.experiments.sweep import Engine, Job, Outcome, Progress, jobs_of, processes, sweep
 
 __all__ = [
     "ALGORITHMS",
@@ -25,10 +26,17 @@ __all__ = [
     "SCHEDULES",
     "TABLES",
     "TASKS",
+    "Engine",
     "Experiment",
+    "Job",
+    "Outcome",
+    "Progress",
     "Run",
     "Spec",
+    "jobs_of",
     "numbers",
     "own_learner",
+    "processes",
     "settable",
+    "sweep",
 ]

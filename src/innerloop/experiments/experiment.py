@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -21,7 +22,8 @@ from innerloop.experiments.catalogue import (
     TASKS,
 )
 from innerloop.experiments.devices import usable
-from innerloop.experiments.spec import Spec
+from innerloop.experiments.kinds import one_sample
+from innerloop.experiments.spec import Spec, settable
 from innerloop.locks import folder_lock
 from innerloop.runs import write_atomic
 from innerloop.tables import as_csv
@@ -32,7 +34,9 @@ from innerloop.training import (
     CheckpointError,
     Curriculum,
     History,
+    LoopWindow,
     Metric,
+    Objective,
     load_weights,
     read_checkpoint,
     train,
@@ -95,6 +99,27 @@ class Experiment:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {k: v.as_json() if isinstance(v, Spec) else v for k, v in values.items()}
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """As JSON, without options that have their default.
+
+        What a training is known by: an option that the catalogue gains later changes nothing.
+        """
+        chosen = self.as_json()
+        for kind in SPECS:
+            known = settable(TABLES[kind][chosen[kind]["name"]])
+            options = chosen[kind]["options"]
+            chosen[kind]["options"] = {
+                key: value for key, value in options.items() if value != known[key].default
+            }
+        return chosen
+
+    @property
+    def key(self) -> str:
+        """Twelve letters that stand for all that was chosen."""
+        text = json.dumps(self.chosen, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
     @classmethod
     def from_json(cls, record: Any) -> Experiment:
         """What `as_json` wrote; refuses anything else with a sentence."""
@@ -122,8 +147,21 @@ class Experiment:
     def _objective(self, task: Task) -> Curriculum:
         """What is minimised at each step: the objective on the task that the curriculum gives."""
         self.objective.build(OBJECTIVES, task)  # refused now, if it cannot be
-        task_at = self.curriculum.build(CURRICULA, task)
-        return lambda step: self.objective.build(OBJECTIVES, task_at(step))
+        stage_at = self.curriculum.build(CURRICULA, task)
+
+        def objective_at(step: int) -> Objective:
+            stage = stage_at(step)
+            objective = self.objective.build(OBJECTIVES, stage.task)
+            if stage.loops is None:
+                return objective
+            if not isinstance(objective, LoopWindow):
+                raise ValueError(
+                    f"a curriculum over loops needs the objective window, got {self.objective.name}"
+                )
+            return objective.limited(stage.loops)
+
+        objective_at(0)
+        return objective_at
 
     def run(
         self,
@@ -144,7 +182,7 @@ class Experiment:
         folder = Path(folder)
         model, task, generator = self.build(device)
         with folder_lock(folder):
-            checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.as_json())
+            checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.chosen)
             history = train(
                 model,
                 self._objective(task),
@@ -200,4 +238,4 @@ class Run:
 
 def dtype_of(task: Task) -> torch.dtype:
     """The precision of what a task samples."""
-    return moved(task, "cpu").sample(1, generator=torch.Generator().manual_seed(0)).targets.dtype
+    return one_sample(task).targets.dtype

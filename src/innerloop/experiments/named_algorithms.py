@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 
 from innerloop import theory
 from innerloop.algorithms import (
+    Averaging,
     GradientDescent,
     LabelMap,
     Lasso,
     Learner,
     LeastSquares,
+    NearestNeighbours,
+    NetworkDescent,
     Newton,
+    OnFeatures,
+    PoolPosterior,
     Ridge,
+    Scikit,
+    SequenceRidge,
     StableGradientDescent,
     Zero,
 )
-from innerloop.tasks import DictionaryRegression, Task, gaussian_linear
+from innerloop.experiments.kinds import of_prompts
+from innerloop.memory import FLOAT64, require_memory
+from innerloop.sequence import TokenSequence
+from innerloop.tasks import (
+    Autoregression,
+    ChainOfThought,
+    DictionaryRegression,
+    PooledLinearFunctions,
+    Regression,
+    RepresentedFunctions,
+    Task,
+    gaussian_linear,
+)
 
 MOST_STEPS = 100_000
 """Steps of an iteration; more would take minutes for every batch of prompts."""
@@ -30,21 +53,25 @@ def zero(task: Task) -> Learner:
     return Zero()
 
 
+@of_prompts
 def ols(task: Task) -> Learner:
     """ordinary least squares, of minimum norm"""
     return LeastSquares()
 
 
+@of_prompts
 def ridge(task: Task, *, penalty: float = 1.0) -> Learner:
     """ridge regression"""
     return Ridge(penalty)
 
 
+@of_prompts
 def lasso(task: Task, *, penalty: float = 0.1) -> Learner:
     """the Lasso: least squares with penalty times |w|_1"""
     return Lasso(penalty)
 
 
+@of_prompts
 def gradient_descent(task: Task, *, steps: int = 3, step_size: float | None = None) -> Learner:
     """gradient descent; without step_size, the longest step that is stable on every prompt"""
     _require_steps(steps)
@@ -53,12 +80,14 @@ def gradient_descent(task: Task, *, steps: int = 3, step_size: float | None = No
     return GradientDescent.repeated(step_size, steps)
 
 
+@of_prompts
 def newton(task: Task, *, steps: int = 5) -> Learner:
     """Newton's iteration for the inverse"""
     _require_steps(steps, least=0)
     return Newton(steps)
 
 
+@of_prompts
 def one_step(task: Task) -> Learner:
     """one gradient step with the best preconditioner (Ahn 2023, Theorem 1)"""
     known = gaussian_linear(task)
@@ -68,6 +97,7 @@ def one_step(task: Task) -> Learner:
     return GradientDescent([best])
 
 
+@of_prompts
 def ray(task: Task, *, steps: int = 3) -> Learner:
     """preconditioned descent with the best steps for prior=inverse (Ahn 2023, Theorem 4)"""
     known = gaussian_linear(task)
@@ -75,6 +105,7 @@ def ray(task: Task, *, steps: int = 3) -> Learner:
     return GradientDescent([step * known.covariance.inverse() for step in best])
 
 
+@of_prompts
 def looped_step(task: Task, *, loops: int = 5) -> Learner:
     """the best single step for prior=inverse, looped (Gatmiry 2024, Theorem 3.2, exactly)"""
     known = gaussian_linear(task)
@@ -82,9 +113,86 @@ def looped_step(task: Task, *, loops: int = 5) -> Learner:
     return GradientDescent([best * known.covariance.inverse()] * loops)
 
 
+@of_prompts
+def averaging(task: Task) -> Learner:
+    """the mean of y_i x_i for w (Garg 2022)"""
+    return Averaging()
+
+
+@of_prompts
+def neighbours(task: Task, *, k: int = 3) -> Learner:
+    """the mean label of the k nearest examples"""
+    return NearestNeighbours(k)
+
+
+@of_prompts
+def network(task: Task, *, hidden: int = 100, steps: int = 200, lr: float = 0.05) -> Learner:
+    """a two-layer ReLU network, fitted to each prompt by Adam (Garg 2022)"""
+    _require_steps(steps)
+    require_memory(f"networks of {hidden} units", FLOAT64 * hidden * (task.d + 1))
+    return NetworkDescent(hidden, steps, lr)
+
+
+@of_prompts
+def tree(task: Task, *, depth: int = 4) -> Learner:
+    """a greedy decision tree of scikit-learn, fitted to each prompt"""
+    trees = _scikit("tree")
+    return Scikit(lambda: trees.DecisionTreeRegressor(max_depth=depth, random_state=0))
+
+
+@of_prompts
+def boosted_trees(task: Task, *, trees: int = 50, depth: int = 4) -> Learner:
+    """boosted trees of scikit-learn, fitted to each prompt"""
+    ensemble = _scikit("ensemble")
+    return Scikit(
+        lambda: ensemble.GradientBoostingRegressor(
+            n_estimators=trees, max_depth=depth, random_state=0
+        )
+    )
+
+
+@of_prompts
+def pool_posterior(task: Task) -> Learner:
+    """the posterior mean over the weight vectors of a pool"""
+    if not isinstance(task, Regression) or not isinstance(task.functions, PooledLinearFunctions):
+        raise ValueError("pool-posterior is known for the task pool only, " + _got(task))
+    return PoolPosterior(task.functions.pool, task.noise_std)
+
+
 def feature_ridge(task: Task, *, penalty: float | None = None) -> Learner:
-    """ridge regression on a dictionary's features; the best penalty is that of Yang 2024, (22)"""
-    known = _dictionary(task, "feature-ridge")
+    """ridge regression on the true features; without penalty, with the Bayesian one"""
+    if isinstance(task, DictionaryRegression):
+        return _dictionary_ridge(task, penalty)
+    noise = getattr(task, "noise_std", 0.0)
+    chosen = noise**2 if penalty is None else penalty
+    if isinstance(task, Regression) and isinstance(task.functions, RepresentedFunctions):
+        learner = Ridge(chosen) if chosen > 0 else LeastSquares()
+        return OnFeatures(learner, task.functions.representation)
+    if isinstance(task, Autoregression):
+        known = task
+
+        def last_points(sequence: TokenSequence) -> Tensor:
+            windows = sequence.tokens.unfold(1, known.q, 1).mT  # [batch, positions, q, d]
+            return known.features(windows)
+
+        return SequenceRidge(last_points, chosen)
+    if isinstance(task, ChainOfThought):
+        slope = task.slope
+        return SequenceRidge(
+            lambda sequence: sequence.tokens[:, sequence.readout],
+            chosen,
+            groups=task.layers,
+            response=partial(leaky_relu, negative_slope=slope),
+            inverse=partial(leaky_relu, negative_slope=1 / slope),
+        )
+    raise ValueError(
+        "feature-ridge needs a task with features: representation, autoregression, "
+        "chain-of-thought or dictionary, " + _got(task)
+    )
+
+
+def _dictionary_ridge(known: DictionaryRegression, penalty: float | None) -> Learner:
+    """The best penalty is that of Yang 2024, (22)."""
     chosen = known.features.shape[1] * known.tau if penalty is None else penalty
 
     def matrix(shown: int) -> Tensor:
@@ -95,9 +203,12 @@ def feature_ridge(task: Task, *, penalty: float | None = None) -> Learner:
     return LabelMap(matrix(known.shown), matrix)
 
 
+@of_prompts
 def shown_labels(task: Task) -> Learner:
     """a dictionary's shown labels where they are asked for, 0 for the others"""
-    known = _dictionary(task, "shown-labels")
+    if not isinstance(task, DictionaryRegression):
+        raise ValueError("shown-labels is known for the task dictionary only, " + _got(task))
+    known = task
 
     def matrix(shown: int) -> Tensor:
         return torch.eye(shown, len(known.tokens)).to(known.features)
@@ -115,6 +226,12 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "one-step": one_step,
     "ray": ray,
     "looped": looped_step,
+    "averaging": averaging,
+    "neighbours": neighbours,
+    "network": network,
+    "tree": tree,
+    "boosted-trees": boosted_trees,
+    "pool-posterior": pool_posterior,
     "feature-ridge": feature_ridge,
     "shown-labels": shown_labels,
 }
@@ -125,9 +242,15 @@ def _require_steps(steps: int, least: int = 1) -> None:
         raise ValueError(f"steps must be between {least} and {MOST_STEPS}, got {steps}")
 
 
-def _dictionary(task: Task, name: str) -> DictionaryRegression:
-    if not isinstance(task, DictionaryRegression):
+def _got(task: Task) -> str:
+    parts = getattr(task, "functions", None)
+    return f"got a {type(task).__name__}" + (f" of {type(parts).__name__}" if parts else "")
+
+
+def _scikit(module: str) -> Any:
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ImportError as error:
         raise ValueError(
-            f"{name} is known for the task dictionary only, got a {type(task).__name__}"
-        )
-    return task
+            "trees need scikit-learn; install it with pip install 'innerloop[references]'"
+        ) from error

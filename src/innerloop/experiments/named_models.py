@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
+from innerloop.experiments.kinds import of_prompts, one_sample, samples_sequences
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import (
     BlockShape,
@@ -24,6 +26,7 @@ from innerloop.models import (
     SingleLayerWeights,
     Start,
 )
+from innerloop.models.decoder import SequenceModel
 from innerloop.tasks import DictionaryRegression, Task
 from innerloop.tasks.checks import require_at_least
 
@@ -31,6 +34,7 @@ DEEPEST = 10_000
 """Layers that a prompt may pass; a single step of training takes seconds with so many."""
 
 
+@of_prompts
 def gd(
     task: Task, generator: torch.Generator, *, layers: int = 3, loops: int = 1, std: float = 0.05
 ) -> LinearAttention:
@@ -40,6 +44,7 @@ def gd(
     return LinearAttention(weights, loops)
 
 
+@of_prompts
 def looped(
     task: Task, generator: torch.Generator, *, loops: int = 5, std: float = 0.05
 ) -> LinearAttention:
@@ -49,6 +54,7 @@ def looped(
     return LinearAttention(weights, loops)
 
 
+@of_prompts
 def gd_plus_plus(
     task: Task, generator: torch.Generator, *, layers: int = 2, loops: int = 1, std: float = 0.05
 ) -> LinearAttention:
@@ -58,6 +64,7 @@ def gd_plus_plus(
     return LinearAttention(weights, loops)
 
 
+@of_prompts
 def dense(
     task: Task, generator: torch.Generator, *, layers: int = 2, loops: int = 1, std: float = 0.05
 ) -> LinearAttention:
@@ -66,12 +73,14 @@ def dense(
     return LinearAttention(DenseWeights.gaussian(task.d, layers, std, generator=generator), loops)
 
 
+@of_prompts
 def single_layer(task: Task, generator: torch.Generator, *, std: float = 0.3) -> LinearAttention:
     """one layer with everything in it that matters (Ahn 2023, Eq. 7)"""
     _require_weights(task.d + 1, 1, 1)
     return LinearAttention(SingleLayerWeights.gaussian(task.d, std, generator=generator))
 
 
+@of_prompts
 def heads(
     task: Task, generator: torch.Generator, *, heads: int = 16, std: float = 1.0
 ) -> DictionaryAttention:
@@ -87,6 +96,7 @@ def heads(
     return DictionaryAttention.gaussian(heads, task.d, count, std, generator=generator)
 
 
+@of_prompts
 def encoder(
     task: Task,
     generator: torch.Generator,
@@ -105,6 +115,7 @@ def encoder(
 
 
 StartName = Literal["fan-in", "gpt2"]
+STARTS = {"fan-in": Start.by_fan_in(), "gpt2": Start.gpt2()}
 
 
 def gpt2(
@@ -117,20 +128,22 @@ def gpt2(
     examples: int | None = None,
     positions: bool = True,
     start: StartName = "fan-in",
-) -> InContext:
+) -> nn.Module:
     """GPT-2 on x_1, y_1, x_2, ...; positions for prompts of up to `examples`, by default n"""
     _require_transformer(layers, width)
-    return InContext(
-        Decoder(
-            task.d + 1,
-            1,
+
+    def decoder(inputs: int, outputs: int, length: int) -> Decoder:
+        return Decoder(
+            inputs,
+            outputs,
             BlockShape(width, heads),
             layers=layers,
-            length=_length(task, examples, positions),
-            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
+            length=length if positions else None,
+            start=STARTS[start],
             generator=generator,
         )
-    )
+
+    return _reading(task, examples, decoder)
 
 
 def looped_transformer(
@@ -145,7 +158,7 @@ def looped_transformer(
     positions: bool = True,
     inject: bool = True,
     start: StartName = "fan-in",
-) -> InContext:
+) -> nn.Module:
     """the same layers of GPT-2 again and again, the input added each time (Yang 2023)"""
     return algoformer(
         task,
@@ -175,24 +188,26 @@ def algoformer(
     positions: bool = True,
     inject: bool = True,
     start: StartName = "fan-in",
-) -> InContext:
+) -> nn.Module:
     """layers in a loop, and `around` layers before and after it (Gao 2024, AlgoFormer)"""
     _require_transformer(loops * layers + 2 * around, width)
-    return InContext(
-        Looped(
-            task.d + 1,
-            1,
+
+    def looped(inputs: int, outputs: int, length: int) -> Looped:
+        return Looped(
+            inputs,
+            outputs,
             BlockShape(width, heads),
             loops=loops,
             inside=layers,
             before=around,
             after=around,
-            length=_length(task, examples, positions),
+            length=length if positions else None,
             inject=inject,
-            start=Start.gpt2() if start == "gpt2" else Start.by_fan_in(),
+            start=STARTS[start],
             generator=generator,
         )
-    )
+
+    return _reading(task, examples, looped)
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -209,9 +224,21 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def _length(task: Task, examples: int | None, positions: bool) -> int | None:
-    """Tokens of the longest prompt that is answered: x_1, y_1, ..., x_q."""
-    return 2 * (task.n if examples is None else examples) + 1 if positions else None
+def _reading(
+    task: Task, examples: int | None, make: Callable[[int, int, int], SequenceModel]
+) -> nn.Module:
+    """A model of the sequences that the task samples, or that its prompts become.
+
+    `make` is given the widths of tokens and of targets, and the length of the longest sequence.
+    """
+    if examples is not None:
+        require_at_least("examples", examples, 1)
+    if not samples_sequences(task):
+        return InContext(make(task.d + 1, 1, 2 * (task.n if examples is None else examples) + 1))
+    longest: Any = task if examples is None else replace(cast(Any, task), n=examples)
+    sampled = one_sample(longest)
+    (_, length, inputs), outputs = sampled.tokens.shape, sampled.targets.shape[-1]
+    return make(inputs, outputs, length)
 
 
 def _require_transformer(layers: int, width: int) -> None:

@@ -9,12 +9,24 @@ import torch
 
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.tasks import (
+    Autoregression,
+    ChainOfThought,
     DictionaryRegression,
+    Exponential,
+    Functions,
     GaussianCovariates,
+    LeakyNetwork,
+    LinearFunctions,
     LinearRegression,
+    PooledLinearFunctions,
     Regression,
+    ReluNetworkFunctions,
+    RepresentedFunctions,
     SparseLinearFunctions,
     Task,
+    TreeFunctions,
+    moved,
+    with_random_covariance,
 )
 from innerloop.tasks.checks import require_at_least, require_seed
 
@@ -47,12 +59,91 @@ def sparse(
     d: int = 20, n: int = 20, nonzero: int = 3, noise_std: float = 0.0, dtype: DType = "float64"
 ) -> Regression:
     """linear regression in which only `nonzero` of the d coordinates matter (Garg 2022)"""
+    return _white(SparseLinearFunctions(d, nonzero, getattr(torch, dtype)), n, noise_std, dtype)
+
+
+def random_covariance(
+    d: int = 5, n: int = 20, scale: float = 1.0, noise_std: float = 0.0, dtype: DType = "float64"
+) -> Regression:
+    """linear regression; the variances of each prompt are scale times Exp(1) (Zhang 2023)"""
+    if not scale > 0:
+        raise ValueError(f"scale must be positive, got {scale}")
+    functions = LinearFunctions(torch.eye(d, dtype=getattr(torch, dtype)))
+    return with_random_covariance(_white(functions, n, noise_std, dtype), Exponential(d, scale))
+
+
+def pool(
+    d: int = 5,
+    n: int = 20,
+    tasks: int = 16,
+    noise_std: float = 0.1,
+    seed: int = 0,
+    dtype: DType = "float64",
+) -> Regression:
+    """linear regression with only `tasks` weight vectors, drawn by `seed` (Raventos 2023)"""
+    require_at_least("tasks", tasks, 1)
+    require_memory(f"{tasks} weight vectors", FLOAT64 * tasks * d)
+    weights = torch.randn(tasks, d, generator=_generator(seed), dtype=torch.float64)
+    return _white(PooledLinearFunctions(weights.to(getattr(torch, dtype))), n, noise_std, dtype)
+
+
+def relu_network(
+    d: int = 5, n: int = 20, hidden: int = 100, noise_std: float = 0.0, dtype: DType = "float64"
+) -> Regression:
+    """two-layer ReLU networks with random weights (Garg 2022)"""
+    require_memory(f"networks of {hidden} units", FLOAT64 * hidden * (d + 1))
+    functions = ReluNetworkFunctions(d, hidden, getattr(torch, dtype))
+    return _white(functions, n, noise_std, dtype)
+
+
+def tree(
+    d: int = 5, n: int = 100, depth: int = 4, noise_std: float = 0.0, dtype: DType = "float64"
+) -> Regression:
+    """decision trees that ask for signs of coordinates (Garg 2022)"""
+    return _white(TreeFunctions(d, depth, getattr(torch, dtype)), n, noise_std, dtype)
+
+
+Weights = Literal["orthogonal", "random"]
+
+
+def representation(
+    d: int = 5,
+    n: int = 20,
+    layers: int = 3,
+    weights: Weights = "orthogonal",
+    slope: float = 0.5,
+    noise_std: float = 0.0,
+    seed: int = 0,
+    dtype: DType = "float64",
+) -> Regression:
+    """linear regression on a fixed leaky-ReLU network of x, drawn by `seed` (Gao 2024)"""
+    network = _network(d, layers, d, weights, slope, seed, dtype)
+    return _white(RepresentedFunctions(network), n, noise_std, dtype)
+
+
+def autoregression(
+    d: int = 5,
+    n: int = 20,
+    q: int = 3,
+    layers: int = 3,
+    weights: Weights = "orthogonal",
+    slope: float = 0.5,
+    noise_std: float = 0.0,
+    seed: int = 0,
+    dtype: DType = "float64",
+) -> Autoregression:
+    """trajectories x_{t+1} = A phi(last q points), a fresh rotation A in each (Gao 2024)"""
+    require_at_least("q", q, 1)
+    _require_sizes(q * d, n)
+    return Autoregression(_network(q * d, layers, d, weights, slope, seed, dtype), n, noise_std)
+
+
+def chain_of_thought(
+    d: int = 5, n: int = 10, layers: int = 3, slope: float = 0.1, dtype: DType = "float64"
+) -> ChainOfThought:
+    """x and the steps of a leaky-ReLU network, fresh in each prompt, n chains shown (Gao 2024)"""
     _require_sizes(d, n)
-    kind = getattr(torch, dtype)
-    functions = SparseLinearFunctions(d, nonzero, kind)
-    return Regression(
-        GaussianCovariates(torch.eye(d, dtype=kind)), functions, n, noise_std=noise_std
-    )
+    return ChainOfThought(d, n, layers, slope, getattr(torch, dtype))
 
 
 def dictionary(
@@ -66,9 +157,8 @@ def dictionary(
 ) -> DictionaryRegression:
     """a dictionary of `tokens` unit tokens, `shown` of their labels given (Yang 2024)"""
     require_memory(f"{tokens} tokens of d = {d}", FLOAT64 * tokens * (d + features))
-    require_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    task = DictionaryRegression.gaussian(d, features, tokens, shown, tau, generator=generator)
+    source = _generator(seed)
+    task = DictionaryRegression.gaussian(d, features, tokens, shown, tau, generator=source)
     kind = getattr(torch, dtype)
     return DictionaryRegression(
         task.tokens.to(kind), task.features.to(kind), shown, tau, task.coefficients
@@ -78,14 +168,49 @@ def dictionary(
 TASKS: dict[str, Callable[..., Task]] = {
     "linear": linear,
     "sparse": sparse,
+    "random-covariance": random_covariance,
+    "pool": pool,
+    "relu-network": relu_network,
+    "tree": tree,
+    "representation": representation,
+    "autoregression": autoregression,
+    "chain-of-thought": chain_of_thought,
     "dictionary": dictionary,
 }
 REFERENCES: dict[str, tuple[str, ...]] = {
     "linear": ("zero", "ols", "one-step"),
     "sparse": ("zero", "ols", "lasso"),
+    "random-covariance": ("zero", "averaging", "ols"),
+    "pool": ("zero", "ridge", "pool-posterior"),
+    "relu-network": ("zero", "ols", "neighbours", "network"),
+    "tree": ("zero", "neighbours", "tree"),
+    "representation": ("zero", "ols", "feature-ridge"),
+    "autoregression": ("zero", "feature-ridge"),
+    "chain-of-thought": ("zero", "feature-ridge"),
     "dictionary": ("zero", "shown-labels", "feature-ridge"),
 }
 """What each task is compared with unless asked otherwise."""
+
+
+def _white(functions: Functions, n: int, noise_std: float, dtype: DType) -> Regression:
+    """Functions of covariates N(0, I)."""
+    _require_sizes(functions.d, n)
+    white = torch.eye(functions.d, dtype=getattr(torch, dtype))
+    return Regression(GaussianCovariates(white), functions, n, noise_std=noise_std)
+
+
+def _network(
+    inputs: int, layers: int, outputs: int, kind: Weights, slope: float, seed: int, dtype: DType
+) -> LeakyNetwork:
+    require_memory(f"{layers} layers of {inputs} units", FLOAT64 * layers * inputs**2)
+    draw = LeakyNetwork.orthogonal if kind == "orthogonal" else LeakyNetwork.random
+    made = draw(inputs, layers, slope=slope, outputs=outputs, generator=_generator(seed))
+    return moved(made, dtype=getattr(torch, dtype))
+
+
+def _generator(seed: int) -> torch.Generator:
+    require_seed(seed)
+    return torch.Generator().manual_seed(seed)
 
 
 def _require_sizes(d: int, n: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -114,25 +115,42 @@ def stable_decay(steps: int, *, warm: float = 0.02, decay: float = 0.3) -> Sched
     return warmup_stable_decay(steps, warm=warm, decay=decay)
 
 
-def none(task: Task) -> Callable[[int], Task]:
+@dataclass(frozen=True)
+class Stage:
+    """What a curriculum trains on at one step."""
+
+    task: Task
+    loops: int | None = None
+    """The most loops of a looped model; None is all of the objective's."""
+
+
+def none(task: Task) -> Callable[[int], Stage]:
     """the task as it is, from the first step"""
-    return lambda step: task
+    return lambda step: Stage(task)
 
 
 def grow(
-    task: Task, *, dims: int = 5, points: int | None = None, every: int = 100
-) -> Callable[[int], Task]:
-    """`dims` coordinates and `points` examples first; one and two more `every` so many steps"""
-    for name, value in (("dims", dims), ("points", points), ("every", every)):
+    task: Task,
+    *,
+    dims: int = 5,
+    points: int | None = None,
+    loops: int | None = None,
+    every: int = 100,
+) -> Callable[[int], Stage]:
+    """`dims` coordinates, `points` examples and `loops` first; 1, 2, 2 more `every` some steps"""
+    for name, value in (("dims", dims), ("points", points), ("loops", loops), ("every", every)):
         if value is not None:
             require_at_least(name, value, 1)
-    narrowed(task, min(dims, task.d), task.n)  # refused now, if it cannot be narrowed
 
-    def at(step: int) -> Task:
+    def at(step: int) -> Stage:
         grown = step // every
         examples = task.n if points is None else min(task.n, points + 2 * grown)
-        return narrowed(task, min(task.d, dims + grown), examples)
+        return Stage(
+            narrowed(task, min(task.d, dims + grown), examples),
+            None if loops is None else loops + 2 * grown,
+        )
 
+    at(0)  # refused now, if it cannot be narrowed
     return at
 
 
@@ -155,7 +173,7 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "warm-up": warm_up,
     "stable-decay": stable_decay,
 }
-CURRICULA: dict[str, Callable[..., Callable[[int], Task]]] = {
+CURRICULA: dict[str, Callable[..., Callable[[int], Stage]]] = {
     "none": none,
     "grow": grow,
 }

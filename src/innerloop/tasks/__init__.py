@@ -1,5 +1,7 @@
 """Tasks: distributions over prompts."""
 
+from innerloop.tasks.autoregression import Autoregression
+from innerloop.tasks.chain_of_thought import ChainOfThought
 from innerloop.tasks.covariates import (
     Covariates,
     Exponential,
@@ -17,8 +19,12 @@ from innerloop.tasks.dictionary import (
 from innerloop.tasks.functions import (
     Functions,
     LinearFunctions,
+    PooledLinearFunctions,
+    ReluNetworkFunctions,
+    RepresentedFunctions,
     SparseLinearFunctions,
     TransformedFunctions,
+    TreeFunctions,
 )
 from innerloop.tasks.linear import LinearRegression, gaussian_linear
 from innerloop.tasks.moving import moved
@@ -30,6 +36,7 @@ from innerloop.tasks.queries import (
     Queries,
 )
 from innerloop.tasks.regression import Regression, law_of
+from innerloop.tasks.representation import LeakyNetwork
 from innerloop.tasks.shifts import (
     narrowed,
     with_covariance,
@@ -46,6 +53,8 @@ from innerloop.tasks.shifts import (
 from innerloop.tasks.task import NoClosedForm, Task
 
 __all__ = [
+    "Autoregression",
+    "ChainOfThought",
     "Coefficients",
     "ContextQueries",
     "Covariates",
@@ -56,19 +65,24 @@ __all__ = [
     "Functions",
     "GaussianCoefficients",
     "GaussianCovariates",
+    "LeakyNetwork",
     "LinearFunctions",
     "LinearRegression",
     "NoClosedForm",
     "OrthogonalQueries",
     "OtherQueries",
+    "PooledLinearFunctions",
     "Queries",
     "Regression",
+    "ReluNetworkFunctions",
+    "RepresentedFunctions",
     "ScaledCovariates",
     "SparseLinearFunctions",
     "SphericalCoefficients",
     "TabulatedCoefficients",
     "Task",
     "TransformedFunctions",
+    "TreeFunctions",
     "gaussian_linear",
     "law_of",
     "moved",

@@ -22,6 +22,8 @@ def moved(
         return cast(T, thing.to(device, dtype if thing.is_floating_point() else None))
     if isinstance(thing, torch.dtype):
         return thing if dtype is None else cast(T, dtype)
+    if isinstance(thing, tuple):
+        return cast(T, tuple(moved(part, device, dtype) for part in thing))
     if not is_dataclass(thing) or isinstance(thing, type):
         return thing
     changes: dict[str, Any] = {}

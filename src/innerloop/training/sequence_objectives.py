@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -69,6 +69,11 @@ class LoopWindow:
             raise ValueError(
                 f"window must be between 1 and the {self.loops} loops, got {self.window}"
             )
+
+    def limited(self, loops: int) -> LoopWindow:
+        """The same with at most so many loops, for a curriculum that begins with few."""
+        loops = min(loops, self.loops)
+        return replace(self, loops=loops, window=min(self.window, loops))
 
     def sample(self, generator: torch.Generator) -> Any:
         return self.task.sample(self.batch, generator=generator)
