@@ -1,0 +1,107 @@
+"""A study: the trainings behind a figure, and what is measured of each trained model.
+
+Its results are records. Those that ship with the package are found at once; `retrain` makes them
+anew, in a folder of the user's, and the figure is then drawn from those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from innerloop.experiments.experiment import Experiment, Run
+from innerloop.experiments.records import SHIPPED, Record, Table
+from innerloop.experiments.sweep import Engine, Job, Outcome, jobs_of, sweep
+
+RECORDS = "INNERLOOP_RECORDS"
+"""The variable that names another folder of records, for this process and those it starts."""
+
+
+class MissingRecords(ValueError):
+    """A figure needs trainings that nobody has recorded; the message says what they would take."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Experiments by name, for each scale, and the tables that a trained model gives.
+
+    Attributes:
+        name: of the records' folder, such as "zhang2023/figure1".
+        experiments: from a scale to what is trained at it.
+        measure: from a trained run to tables, as a record keeps them.
+        seconds_per_step: of one of these experiments on one core here, for estimates beforehand.
+        with_weights: the experiments whose weights ship as well.
+    """
+
+    name: str
+    experiments: Callable[[str], Mapping[str, Experiment]]
+    measure: Callable[[Run], Mapping[str, Table]]
+    seconds_per_step: Callable[[Experiment], float]
+    with_weights: Callable[[str], bool] = lambda name: False
+
+    def jobs(self, scale: str, folder: Path) -> list[Job]:
+        return jobs_of(self.experiments(scale), folder / self.name)
+
+    def cost(self, scale: str) -> float:
+        """Core-hours of all trainings of a scale, about."""
+        every = self.experiments(scale).values()
+        return sum(e.steps * self.seconds_per_step(e) for e in every) / 3600
+
+    def retrain(
+        self, scale: str, folder: Path, records: Path, *, engine: Engine | None = None
+    ) -> Iterator[Outcome]:
+        """Trains what is not finished, measures each model, and writes the records."""
+        jobs = {job.name: job for job in self.jobs(scale, folder)}
+        for outcome in sweep(self.experiments(scale), folder / self.name, engine=engine):
+            if outcome.run is not None:
+                self.record(outcome.name, outcome.run, jobs[outcome.name], records)
+            yield outcome
+
+    def record(self, name: str, run: Run, job: Job, records: Path) -> Record:
+        """Measures a trained model, and writes its record."""
+        seconds = job.progress().seconds
+        record = Record.of(f"{self.name}/{name}", run, self.measure(run), seconds)
+        record.save(records, weights_of=run.model if self.with_weights(name) else None)
+        return record
+
+    def results(self, scale: str) -> dict[str, Record]:
+        """The record of every experiment, by its name.
+
+        A record whose experiment is another one than the study's is not its result.
+        """
+        found, missing = {}, []
+        for name, experiment in self.experiments(scale).items():
+            record = _open(f"{self.name}/{name}")
+            if record is None or record.experiment != experiment:
+                missing.append(name)
+            else:
+                found[name] = record
+        if missing:
+            raise MissingRecords(
+                f"{len(missing)} of {len(missing) + len(found)} trainings at scale {scale} have no "
+                f"record; `innerloop reproduce {self.name} --scale {scale} --retrain` makes them "
+                f"in about {self.cost(scale):.3g} core-hours"
+            )
+        return found
+
+    def digest(self) -> str:
+        """Changes with any of the study's records."""
+        together = hashlib.sha256()
+        for path in sorted((records_root() / self.name).rglob("*.json")):
+            together.update(path.name.encode() + path.read_bytes())
+        return together.hexdigest()[:12]
+
+
+def records_root() -> Path:
+    """Where records are looked for: those that ship, unless told otherwise."""
+    return Path(os.environ.get(RECORDS, SHIPPED))
+
+
+def _open(name: str) -> Record | None:
+    try:
+        return Record.open(name, records_root())
+    except ValueError:
+        return None
