@@ -4,8 +4,6 @@ For the covariance I nearly every loss of the trained layer has a short closed f
 hand here; `analysis.one_step_risk` and sampled prompts are compared with it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from matplotlib.figure import Figure as Picture
@@ -13,14 +11,20 @@ from matplotlib.figure import Figure as Picture
 from innerloop import theory
 from innerloop.algorithms import GradientDescent, Learner, LeastSquares, Ridge, Zero
 from innerloop.analysis import Shift, one_step_risk, shift_table, standard_shifts
-from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, measured
+from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.settings import against_the_rest
+from innerloop.papers.zhang2023.drawing import where
 from innerloop.tasks import GaussianCovariates, LinearRegression, OtherQueries, law_of
 
 D, N = 6, 40
-LEARNERS = {"least squares": ("s", "#009e73"), "ridge": ("D", "#aa4499")}
+SHOWN = {
+    "trained layer, exact": ("trained layer, exact", "|", "#0072b2", 15),
+    "trained layer": ("sampled", "o", "#0072b2", 5),
+    "least squares": ("least squares", "s", "#009e73", 5),
+    "ridge": ("ridge", "D", "#aa4499", 5),
+}
+"""Label, marker, colour and size of each column."""
 FLOOR = 1e-3
 """Where the picture's axis begins; noiseless least squares is at 1e-29."""
 DOUBLED, CUBED, TANH = "covariates × 2", "labels <w, x>³", "labels tanh <w, x>"
@@ -75,63 +79,54 @@ def by_hand(shift: Shift, m: float) -> float:
 
 
 def judge(tables: Tables) -> Verdict:
-    table = {key: np.asarray(column) for key, column in tables["losses"].items()}
-    names, exact = table["shift"], table["trained layer, exact"]
-    known = np.isfinite(table["by hand"])
-    found = exact[known]
-    hand = measured(
-        "largest relative difference of the exact losses from those by hand",
-        ROUNDING,
-        {
-            "by hand": float(np.abs(found / table["by hand"][known] - 1).max()),
-            "M + 1 for M": float(np.abs(found / table["by hand, M + 1"][known] - 1).max()),
-        },
-    )
+    table = where(tables["losses"])
+    exact, known = table["trained layer, exact"], np.isfinite(table["by hand"])
     # Cubed labels make the loss of degree 8 in the covariates: never judged by sampling.
-    sampled = names != CUBED
+    sampled = table["shift"] != CUBED
     mean, spread = (table[key][sampled] for key in ("trained layer", "trained layer, error"))
-    z = measured(
-        "largest |z| of sampled losses, without cubed labels",
-        SAMPLING,
-        {
-            "the exact losses": float(np.abs((mean - exact[sampled]) / spread).max()),
-            "the loss without a shift": float(np.abs((mean - exact[0]) / spread).max()),
-        },
+    row = list(table["shift"]).index(DOUBLED)
+    shares = {name: table[name] / table["zero"] for name in SHOWN}
+    return Verdict(
+        [
+            *checks(
+                "largest relative difference of the exact losses from those by hand",
+                ROUNDING,
+                {"by hand": table["by hand"]},
+                unlike={"M + 1 for M": table["by hand, M + 1"]},
+                measure=lambda hand: np.abs(exact[known] / hand[known] - 1).max(),
+            ),
+            *checks(
+                "largest |z| of sampled losses, without cubed labels",
+                SAMPLING,
+                {"the exact losses": exact[sampled]},
+                unlike={"the loss without a shift": exact[:1]},
+                measure=lambda stated: np.abs((mean - stated) / spread).max(),
+            ),
+            *checks(
+                "loss over that of predicting 0",
+                at_least(1.0, "above 1, predicting nothing would be better"),
+                {DOUBLED: shares["trained layer, exact"][row]},
+                unlike={
+                    "covariates × 1/2": shares["trained layer, exact"][row - 1],
+                    "least squares, covariates × 2": shares["least squares"][row],
+                },
+            ),
+        ]
     )
-    (row,) = np.flatnonzero(names == DOUBLED)
-    worse = measured(
-        "loss over that of predicting 0",
-        at_least(1.0, "above 1, predicting nothing would be better"),
-        {
-            DOUBLED: table["trained layer, exact"][row] / table["zero"][row],
-            "covariates × 1/2": (exact / table["zero"])[row - 1],
-            "least squares, covariates × 2": table["least squares"][row] / table["zero"][row],
-        },
-    )
-    return Verdict([*against_the_rest(hand), *against_the_rest(z), *against_the_rest(worse)])
 
 
 def draw(tables: Tables) -> Picture:
-    table = tables["losses"]
-    names, kinds = [str(name) for name in table["shift"]], list(table["kind"])
-    rows = range(len(names))
+    table = where(tables["losses"])
+    rows = range(len(table["shift"]))
     picture = Picture(figsize=(8.2, 4.4))
     axes = picture.subplots()
-    for i in rows:
-        if i and kinds[i] != kinds[i - 1]:
-            axes.axhline(i - 0.5, color="#9ca3af", linewidth=0.8)
-
-    def show(column: str, label: str, marker: str, colour: str, size: float = 5) -> None:
-        pairs = zip(table[column], table["zero"], strict=True)
-        values = [max(float(v) / float(z), FLOOR) for v, z in pairs]
+    for i in np.flatnonzero(table["kind"][1:] != table["kind"][:-1]):
+        axes.axhline(i + 0.5, color="#9ca3af", linewidth=0.8)
+    for column, (label, marker, colour, size) in SHOWN.items():
+        values = np.maximum(table[column] / table["zero"], FLOOR)
         axes.plot(values, rows, marker, color=colour, label=label, markersize=size)
-
-    show("trained layer, exact", "trained layer, exact", "|", "#0072b2", 15)
-    show("trained layer", "sampled", "o", "#0072b2")
-    for name, (marker, colour) in LEARNERS.items():
-        show(name, name, marker, colour)
     axes.axvline(1.0, color="#333333", linestyle="--", linewidth=1, label="zero predictor")
-    axes.set_yticks(list(rows), names)
+    axes.set_yticks(list(rows), table["shift"])
     axes.invert_yaxis()
     axes.set(xscale="log", xlabel="loss / loss of the zero predictor   (left edge: 0.001 or less)")
     axes.set_xlim(FLOOR * 0.8, None)
@@ -173,9 +168,9 @@ def shifts(scale: Scale) -> Numbers:
         f"Loss under each shift relative to predicting zero, d = {D}, N = M = {N}. Bars are exact, "
         "points are sampled. Larger weights, and queries of another distribution that do not "
         "depend on the examples, leave the trained layer as good as where it was trained; label "
-        "noise costs it little. Labels that are not linear cost every learner. With covariates "
-        "twice as long the layer's predictions are four times too large, and its loss is above "
-        "that of predicting nothing; least squares, which reads the covariance off the prompt, "
-        "does not notice. Nobody can predict a query that no example has a component of."
+        "noise costs it little, labels that are not linear cost every learner. With covariates "
+        "twice as long its predictions are four times too large and worse than predicting nothing; "
+        "least squares does not notice. Nobody can predict a query that no example has a component "
+        "of."
     )
     return Numbers({"losses": table}, caption, {"task": task, "prompts": samples, "seed": 0})
