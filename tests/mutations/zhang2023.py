@@ -259,7 +259,7 @@ MUTATIONS: list[Mutation] = [
     ),
     Mutation(
         "Eq. 4.13 with a preconditioner 1 % larger",
-        f"{PAPER}.eq4_13:step",
+        f"{PAPER}.settings:product_at_minimum",
         times(1.01),
         ids("eq4.13 eq4.13-limit"),
     ),

@@ -73,19 +73,17 @@ def fourth_moment(scale: Scale) -> Verdict:
     x = nodes @ torch.linalg.cholesky(lam).mT
     moment = torch.einsum("k,ki,kj->ij", mass * torch.einsum("ki,ij,kj->k", x, a, x), x, x)
     printed = printed_moment(lam, a)
-    return Verdict(
-        checks(
-            "relative difference from the moment by quadrature",
-            ROUNDING,
-            {"as printed": printed},
-            unlike={
-                "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
-                "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
-            },
-            measure=partial(relative, exact=moment),
-        ),
-        settings={"d": 3, "A": "normal entries, not symmetric"},
+    found = checks(
+        "relative difference from the moment by quadrature",
+        ROUNDING,
+        {"as printed": printed},
+        unlike={
+            "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
+            "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
+        },
+        measure=partial(relative, exact=moment),
     )
+    return Verdict(found, settings={"d": 3, "A": "normal entries, not symmetric"})
 
 
 def printed_chain(u: Tensor, v: Tensor) -> Tensor:
@@ -135,10 +133,7 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
     rounded = at_least(-1e-12, "the statement itself, up to rounding")
 
     def products(lowest: float, common: bool) -> list[Tensor]:
-        """Of A and B of norm 1, with common eigenvectors or not.
-
-        Where A has its largest eigenvalue, B has the `lowest`.
-        """
+        """AB of norm 1, with common eigenvectors or not; B has the `lowest` where A is largest."""
         found = []
         for seed in range(draws):
             values = normal(seed, 2, d).square()
@@ -151,31 +146,24 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
     def least_trace(lowest: float) -> float:
         return min(ab.trace().item() for c in (True, False) for ab in products(lowest, c))
 
+    def least_eigenvalue(lowest: float) -> float:
+        return min(map(smallest_eigenvalue, products(lowest, True)))
+
     zero, negative = {"an eigenvalue of B 0": 0.0}, {"an eigenvalue of B -0.1": -0.1}
+    signs = partial(checks, tolerance=rounded, cases=zero, unlike=negative)
+    commuting = checks(
+        "largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
+        ROUNDING,
+        {"A and B commute": True},
+        unlike={"A and B do not": False},
+        measure=lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
+    )
     form = smallest_eigenvalue(rotated([1.0, 0.9], 0) @ rotated([1.0, 0.9], 1))
     return Verdict(
         [
-            *checks(
-                "smallest tr(AB) / (|A|_F |B|_F)",
-                rounded,
-                zero,
-                unlike=negative,
-                measure=least_trace,
-            ),
-            *checks(
-                "largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
-                ROUNDING,
-                {"A and B commute": True},
-                unlike={"A and B do not": False},
-                measure=lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
-            ),
-            *checks(
-                "A, B commute: smallest eigenvalue of AB",
-                rounded,
-                zero,
-                unlike=negative,
-                measure=lambda lowest: min(map(smallest_eigenvalue, products(lowest, True))),
-            ),
+            *signs("smallest tr(AB) / (|A|_F |B|_F)", measure=least_trace),
+            *commuting,
+            *signs("A, B commute: smallest eigenvalue of AB", measure=least_eigenvalue),
         ],
         settings={"d": d, "pairs": draws},
         remarks=[

@@ -15,22 +15,17 @@ from innerloop.papers.common import DTYPE, generator, identity, normal, relative
 from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023 import settings
-from innerloop.papers.zhang2023.prompts import (
-    labelled,
-    layer_around,
-    linear_prompts,
-    predict,
-    trained_matrices,
+from innerloop.papers.zhang2023 import prompts, settings
+from innerloop.papers.zhang2023.prompts import labelled, layer_around, linear_prompts, predict
+from innerloop.papers.zhang2023.settings import (
+    Mixture,
+    exponential,
+    gamma,
+    only,
+    product_at_minimum,
 )
-from innerloop.papers.zhang2023.settings import GammaOf, Mixture, exponential, gamma, only
 from innerloop.tasks import Exponential
 from innerloop.theory.linear import CovarianceLaw, random_covariance_risk
-
-
-def step(law: Mixture, n: float, g: GammaOf) -> Tensor:
-    """[E Lambda^2] [E Gamma Lambda^2]^-1."""
-    return law.square() @ torch.linalg.inv(law.mean(lambda c: g(c, n) @ c @ c))
 
 
 @claim(
@@ -46,8 +41,8 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
     law, n, m = exponential((1.0, 0.5)), 2, 5
     variances = Exponential(2)(200, generator(0)) * torch.tensor([1.0, 0.5], dtype=DTYPE)
     x, w = normal(1, 200, m + 1, 2) * variances.sqrt().unsqueeze(1), normal(2, 200, 2)
-    prompt, matrix = labelled(x, w), step(law, n, gamma)
-    seen = predict(trained_matrices(law, n), prompt)
+    prompt, matrix = labelled(x, w), product_at_minimum(law, n, gamma)
+    seen = predict(prompts.trained_matrices(law, n), prompt)
 
     def off(matrix: Tensor, divisor: int = m) -> float:
         scatter = prompt.x.mT @ prompt.x / divisor
@@ -55,7 +50,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         return relative(stated, seen)
 
     others = {
-        "the mean covariance": off(step(law.averaged(), n, gamma)),
+        "the mean covariance": off(product_at_minimum(law.averaged(), n, gamma)),
         "M + 1 for M": off(matrix, m + 1),
     }
 
@@ -65,7 +60,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         return (matrix.diagonal() ** 2 * (entries**3 + entries**2 * entries.sum())).sum()
 
     def distance_error(averaged: bool) -> float:
-        """Of M times the mean squared distance of the prediction from its limit."""
+        """Of the mean squared distance of the prediction from its limit: 1/M times `expected`."""
         found = []
         for length in (1, 2):
             every, new, w, mass = linear_prompts(law, length)
@@ -75,23 +70,21 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
             found.append(abs(length * distance / law.mean(expected) - 1).item())
         return max(found)
 
+    predictions = settings.gamma_checks(
+        "difference of predictions, relative to the largest",
+        settings.LIMIT,
+        lambda g: off(product_at_minimum(law, n, g)),
+        **others,
+    )
+    distances = checks(
+        "relative error of the mean squared distance from the limit, M = 1 and 2",
+        ROUNDING,
+        {"Lambda_new": False},
+        unlike={"E Lambda for it": True},
+        measure=distance_error,
+    )
     return Verdict(
-        [
-            *settings.gamma_checks(
-                "largest difference of predictions, relative to the largest",
-                settings.LIMIT,
-                lambda g: off(step(law, n, g)),
-                **others,
-            ),
-            *checks(
-                "M times the mean squared distance from the limit, over every prompt, M = 1 and 2: "
-                "largest relative difference from its value for one example",
-                ROUNDING,
-                {"Lambda_new": False},
-                unlike={"E Lambda for it": True},
-                measure=distance_error,
-            ),
-        ],
+        [*predictions, *distances],
         settings={
             "layer": f"all weights where gradient flow of the exact loss ends, d = 2, N = {n}",
             "law": "diagonal, independent entries; means 1 and 0.5",
@@ -99,8 +92,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         },
         remarks=[
             "The squared distance from the limit is a multiple of 1/M, exactly.",
-            "The first factor of the printed product is W^PV's last row (0, 1), not the whole "
-            "matrix, whose product would be a vector.",
+            "The first factor of the printed product is W^PV's last row (0, 1), not the matrix.",
         ],
     )
 
@@ -148,42 +140,34 @@ PRINTED = (
 )
 def expected_prediction(scale: Scale) -> Verdict:
     law, eye = exponential((1.0, 1.0)), identity(2)
-    matrix, own = step(law, math.inf, gamma), slope(eye, only(eye), own_query=True)
+    matrix, own = product_at_minimum(law, math.inf, gamma), slope(eye, only(eye), own_query=True)
     with_it, without = (slope(matrix, law, own_query=query) for query in (True, False))
     name = "distance of the slope of the prediction on <w, x_q> from"
     its, other = "the query of the prompt", "a query with a covariance of its own"
+    third = {its: abs(with_it - 1 / 3)}, {"the covariance I throughout": abs(own - 1 / 3)}
+    two_thirds = {its: abs(with_it - 2 / 3)}, {other: abs(without - 2 / 3)}
     integrated = {x: mean_variance_given(x) for x in (0.01, 0.2, 1.0, 2.5, 6.0)}
+    conditional = checks(
+        "largest difference from E[l | x] by integration",
+        at_most(1e-9, "integration is asked for 1e-12 and divides two integrals not small"),
+        {"|x| / sqrt 2 + 1/2": (math.sqrt(0.5), 0.5)},
+        unlike={"(|x| + 1) / 2": (0.5, 0.5), "E l = 1, as printed": (0.0, 1.0)},
+        measure=lambda of: max(abs(of[0] * x + of[1] - mean) for x, mean in integrated.items()),
+    )
     exact = CovarianceLaw.exponential(torch.ones(2, dtype=DTYPE))
+    limit = checks(
+        "distance of the limiting error per dimension from 1/3",
+        ROUNDING,
+        {"E[Lambda^2] E[Lambda^3]^-1": matrix},
+        unlike={"E[Lambda] E[Lambda^2]^-1": eye / 2},
+        measure=lambda a: abs(random_covariance_risk(a, exact, math.inf) / 2 - 1 / 3),
+    )
     return Verdict(
-        printed=checks(
-            f"{name} 1/3",
-            ROUNDING,
-            {its: abs(with_it - 1 / 3)},
-            unlike={"the covariance I throughout": abs(own - 1 / 3)},
-        ),
+        printed=checks(f"{name} 1/3", ROUNDING, third[0], unlike=third[1]),
         corrected=[
-            *checks(
-                f"{name} 2/3",
-                ROUNDING,
-                {its: abs(with_it - 2 / 3)},
-                unlike={other: abs(without - 2 / 3)},
-            ),
-            *checks(
-                "largest difference from E[l | x] by integration",
-                at_most(1e-9, "integration is asked for 1e-12 and divides two integrals not small"),
-                {"|x| / sqrt 2 + 1/2": (math.sqrt(0.5), 0.5)},
-                unlike={"(|x| + 1) / 2": (0.5, 0.5), "E l = 1, as printed": (0.0, 1.0)},
-                measure=lambda of: max(
-                    abs(of[0] * x + of[1] - found) for x, found in integrated.items()
-                ),
-            ),
-            *checks(
-                "distance of the limiting error per dimension from 1/3",
-                ROUNDING,
-                {"E[Lambda^2] E[Lambda^3]^-1": matrix},
-                unlike={"E[Lambda] E[Lambda^2]^-1": eye / 2},
-                measure=lambda a: abs(random_covariance_risk(a, exact, math.inf) / 2 - 1 / 3),
-            ),
+            *checks(f"{name} 2/3", ROUNDING, two_thirds[0], unlike=two_thirds[1]),
+            *conditional,
+            *limit,
         ],
         correction=Correction(
             PRINTED,

@@ -13,7 +13,7 @@ from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
 from innerloop.papers.zhang2023.prompts import LABELS, WORDS, layer_around
-from innerloop.papers.zhang2023.settings import SPECTRA, inverse_gamma
+from innerloop.papers.zhang2023.settings import ROTATED, SPECTRA, inverse_gamma
 from innerloop.papers.zhang2023.theorem4_2 import brackets, stated_error
 
 SHOWN = {"train": (3, 12, 100), "test": (1, 2, 100)}
@@ -65,8 +65,7 @@ def _panel(axes: Axes, tables: Tables, name: str, on_axis: str) -> None:
 
 @figure(
     "zhang2023/error-lengths",
-    "The error of the trained layer against the lengths of test and training prompts: formula "
-    "(4.6), and the layer's own average over every prompt",
+    "The error against test and training length: formula (4.6), and the layer over every prompt",
     source="Theorem 4.2, drawn",
     judge=judge,
     draw=draw,
@@ -97,11 +96,11 @@ def error_against_lengths(scale: Scale) -> Numbers:
             points.append({"labels": name, "train": n, "test": m, "error": visited, **stated})
     caption = (
         "Error of the trained layer on new prompts, d = 2. Lines: formula (4.6). Points: the layer "
-        "itself, averaged over every prompt. Top: against the test length M. Bottom: against the "
-        "training length N; past N of about M longer training raises the error again, because the "
-        "1/M term grows as Gamma falls to Lambda. Dashed: the best linear predictor."
+        "itself, over every prompt. Top: against the test length M. Bottom: against the training "
+        "length N; past N of about M longer training raises the error again, because the 1/M term "
+        "grows as Gamma falls to Lambda. Dashed: the best linear predictor."
     )
-    settings = {"Lambda": f"eigenvalues {SPECTRA[2]}, rotated", "points": len(points)}
+    settings = {"Lambda": ROTATED[2], "points": len(points)}
     return Numbers(
         {"lines": as_table(lines), "points": as_table(points)}, caption, settings, [WORDS]
     )

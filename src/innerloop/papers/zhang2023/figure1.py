@@ -79,17 +79,15 @@ def visited_error(kind: str, train: float, name: str, test: int, d: int) -> floa
 
 def compared() -> Table:
     """Small settings, where the layer can visit every prompt; and near misses of the lines."""
-    rows = []
-    for name, kind, train, (d, test) in product(TESTS, COLOURS, STYLES, ((1, 2), (2, 1))):
-        tested = law(*TESTS[name], d)
-        row = {
+    return as_table(
+        {
             "visited": visited_error(kind, train, name, test, d),
-            "line": error(kind, train, tested, test),
-            "M + 1 for M": error(kind, train, tested, test + 1),
-            "N + 1 for N": error(kind, train + 1, tested, test),
+            "line": error(kind, train, law(*TESTS[name], d), test),
+            "M + 1 for M": error(kind, train, law(*TESTS[name], d), test + 1),
+            "N + 1 for N": error(kind, train + 1, law(*TESTS[name], d), test),
         }
-        rows.append(row)
-    return as_table(rows)
+        for name, kind, train, (d, test) in product(TESTS, COLOURS, STYLES, ((1, 2), (2, 1)))
+    )
 
 
 def judge(tables: Tables) -> Verdict:
@@ -107,30 +105,28 @@ def judge(tables: Tables) -> Verdict:
             measure=lambda k: np.abs(limits[kind] / (cube * c**3 - k * c**2 + c) - 1).max(),
         )
 
+    lines = checks(
+        "relative difference from the layer's error over every prompt, d = 1, 2",
+        ROUNDING,
+        {"line": "line"},
+        unlike={name: name for name in ("M + 1 for M", "N + 1 for N")},
+        measure=lambda name: np.abs(small[name] / small["visited"] - 1).max(),
+    )
+    worse = checks(
+        "limit M, N to infinity, trained on random: error over that of predicting 0",
+        at_least(1.0, "the statement: no better than predicting 0"),
+        {"c = 4": share[4.0], "c = 9": share[9.0]},
+        unlike={"c = 1.9": share[1.9]},
+    )
+    third = checks(
+        "distance of the limit at a scale c from 1/3, trained on random",
+        ROUNDING,
+        {"c = 1": abs(share[1.0] - 1 / 3)},
+        unlike={"c = 0.5": abs(share[0.5] - 1 / 3)},
+    )
+    limits_by_scale = *polynomial("random", 2 / 3, 4 / 3), *polynomial("fixed", 6.0, 4.0)
     return Verdict(
-        [
-            *checks(
-                "largest relative difference from the layer's error over every prompt, d = 1, 2",
-                ROUNDING,
-                {"line": "line"},
-                unlike={name: name for name in ("M + 1 for M", "N + 1 for N")},
-                measure=lambda name: np.abs(small[name] / small["visited"] - 1).max(),
-            ),
-            *polynomial("random", 2 / 3, 4 / 3),
-            *polynomial("fixed", 6.0, 4.0),
-            *checks(
-                "limit M, N to infinity, trained on random: error over that of predicting 0",
-                at_least(1.0, "the statement: no better than predicting 0"),
-                {"c = 4": share[4.0], "c = 9": share[9.0]},
-                unlike={"c = 1.9": share[1.9]},
-            ),
-            *checks(
-                "distance of the limit at a scale c from 1/3, trained on random",
-                ROUNDING,
-                {"c = 1": abs(share[1.0] - 1 / 3)},
-                unlike={"c = 0.5": abs(share[0.5] - 1 / 3)},
-            ),
-        ],
+        [*lines, *limits_by_scale, *worse, *third],
         remarks=[
             "The GPT-2 curves of Figure 1 are not here: no such model has been trained for this "
             "report, and nothing is said of them.",
@@ -194,11 +190,10 @@ def under_random_covariances(scale: Scale) -> Numbers:
         for kind in COLOURS
     }
     caption = (
-        "Error per dimension of linear layers trained on the fixed covariance I (orange) or on "
-        "covariances diag(Exponential(1)) drawn anew for every prompt (blue); all exact. First "
-        "panel: against the scale c of the test covariances, in the limit M, N to infinity. "
-        f"Others: against the test length, d = {D}, for the training lengths of Figure 1. The "
-        "GPT-2 curves of the paper's figure are absent."
+        "Error per dimension of linear layers trained on the covariance I (orange) or on "
+        "diag(Exponential(1)) drawn anew for every prompt (blue); all exact. First panel: against "
+        "the scale c of the test covariances, M, N to infinity. Others: against the test length, "
+        f"d = {D}, for the training lengths of Figure 1, whose GPT-2 curves are absent."
     )
     tables: dict[str, Table] = {"limits": limits, "lines": as_table(lines), "compared": compared()}
     return Numbers(tables, caption, {"d": D, "N": ", ".join(map(str, STYLES))})

@@ -88,8 +88,9 @@ def fixed_starts(scale: Scale) -> list[Start]:
 def random_starts(scale: Scale) -> list[Start]:
     """Independent diagonal entries, nearly fixed or with the moments of exponential ones."""
     ones, unequal = settings.exponential((1.0,) * 3), settings.exponential((1.0, 0.5, 2.0))
+    nearly = torch.tensor([[[0.99]], [[1.01]]], dtype=DTYPE)
     chosen = [
-        (settings.nearly_fixed((1.0,)), 8, "0", TIGHT),
+        (settings.Mixture(nearly, torch.full((2,), 0.5, dtype=DTYPE)), 8, "0", TIGHT),
         (ones, 8, "7", 0.95),
         (settings.exponential((1.0, 0.5)), 1, "rank one", 0.7),
     ]

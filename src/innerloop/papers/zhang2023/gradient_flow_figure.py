@@ -55,20 +55,15 @@ def judge(tables: Tables) -> Verdict:
         moving = np.isfinite(path["ratio"]) & (path["excess"] < 1 - 1e-6)
         exponents.append(constant * (path["t"] / -np.log(path["excess"]))[moving].max())
     right, *wrong = gammas()
-    decay = "largest ratio of exponents on the curves, constant times t and fall of the loss"
-    return Verdict(
-        [
-            *checks(
-                "largest entry of the difference between where flows end and Eq. 5.9 or C.15 with "
-                "C.17",
-                LIMIT,
-                {right: right},
-                unlike={name: name for name in wrong},
-                measure=lambda name: constants[f"end, {name}"].max(),
-            ),
-            *tight(decay, max(exponents), 30),
-        ]
+    ends = checks(
+        "largest entry of the difference between where flows end and Eq. 5.9 or C.15 with C.17",
+        LIMIT,
+        {right: right},
+        unlike={name: name for name in wrong},
+        measure=lambda name: constants[f"end, {name}"].max(),
     )
+    decay = "largest ratio of exponents on the curves, constant times t and fall of the loss"
+    return Verdict([*ends, *tight(decay, max(exponents), 30)])
 
 
 def draw(tables: Tables) -> Picture:
@@ -111,8 +106,7 @@ def _row(panels: list[Axes], kind: str, tables: Tables) -> None:
 
 @figure(
     "zhang2023/gradient-flow",
-    "Gradient flow from balanced starts: past the saddle, then exponentially fast to the stated "
-    "minimum",
+    "Balanced starts: past the saddle, then exponentially fast to the stated minimum",
     source="the flows of Theorems 4.1 and 4.5, Lemmas 5.4 and C.8, drawn",
     judge=judge,
     draw=draw,
@@ -131,10 +125,10 @@ def gradient_flow_figure(scale: Scale) -> Numbers:
             constants.append(constant)
     caption = (
         "Gradient flow of one layer, with a fixed covariance (top) and one drawn for every prompt "
-        "(bottom), from balanced starts at several fractions of the largest scale that the paper "
-        "allows (max). D is the product v U at the minimum. The smaller the start, the longer the "
-        "flow stays near the saddle at the origin; then the loss falls exponentially, far faster "
-        "than the paper's constants promise (dashed in c and d)."
+        "(bottom), from balanced starts at fractions of the largest scale that the paper allows "
+        "(max). D is the product v U at the minimum. The smaller the start, the longer the flow "
+        "stays near the saddle at the origin; then the loss falls exponentially, far faster than "
+        "the paper's constants promise (dashed in c and d)."
     )
     settings = {
         "fixed covariance": f"d = {d}, N = {laws['fixed'][1]}",

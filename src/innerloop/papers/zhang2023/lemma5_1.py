@@ -55,20 +55,18 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
         stated = [vector @ h @ vector for h in forms(prompt, divisor, tokens)]
         return relative(torch.stack(stated), predicted)
 
-    return Verdict(
-        checks(
-            "largest difference of u^T H u from the layer's prediction, relative to the largest",
-            ROUNDING,
-            {"Eq. 5.1": (column_vector(u), n, n + 1)},
-            unlike={
-                "N + 1 for N": (column_vector(u), n + 1, n + 1),
-                "E without the query": (column_vector(u), n, n),
-                "Vec by rows": (u.flatten(), n, n + 1),
-            },
-            measure=error,
-        ),
-        settings={"task": task, "prompts": 20, "weights": "dense, normal"},
+    found = checks(
+        "difference of u^T H u from the layer's prediction, relative to the largest",
+        ROUNDING,
+        {"Eq. 5.1": (column_vector(u), n, n + 1)},
+        unlike={
+            "N + 1 for N": (column_vector(u), n + 1, n + 1),
+            "E without the query": (column_vector(u), n, n),
+            "Vec by rows": (u.flatten(), n, n + 1),
+        },
+        measure=error,
     )
+    return Verdict(found, settings={"task": task, "prompts": 20, "weights": "dense, normal"})
 
 
 def negative_count(form: Tensor) -> int:

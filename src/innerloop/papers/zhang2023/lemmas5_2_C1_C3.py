@@ -26,7 +26,7 @@ FIXED = [(settings.fixed(d), n) for d, n in ((1, 3), (2, 1), (2, 2), (3, 10))]
 SETTINGS = {"(d, N)": "(1, 3), (2, 1), (2, 2), (3, 10)", "random (U, v)": 10}
 DIAGONAL = {
     "exponential entries of means 1 and 0.5": (settings.exponential((1.0, 0.5)), 2),
-    "entries that depend on each other": (settings.dependent(), 1),
+    "entries that depend on each other": (settings.DEPENDENT, 1),
 }
 VELOCITY = "largest relative difference from minus the gradient of the exact loss in all weights"
 VALUE = "largest relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
@@ -92,6 +92,10 @@ def velocity_error(setting: Setting, stated: Callable[..., Weights]) -> float:
     return max(relative(whole(*stated(*p)), -gradient(setting, *p)) for p in points(setting))
 
 
+def velocity_errors(every: list[Setting], g: GammaOf) -> float:
+    return max(velocity_error(s, partial(velocity, g, *s)) for s in every)
+
+
 def loss_error(setting: Setting, stated: Callable[..., Tensor]) -> float:
     """Of a loss plus tr(E Lambda)/2 from the exact one."""
     loss, constant = population_loss(*setting), setting[0].mean(torch.trace) / 2
@@ -130,19 +134,12 @@ def fixed_velocity(scale: Scale) -> Verdict:
         found = gradient(small, *settings.random_weights(2, 0), outer)
         return torch.cat([found[:2], found[-2:]]).abs().max()
 
-    def error(g: GammaOf) -> float:
-        return max(velocity_error(s, partial(velocity, g, *s)) for s in FIXED)
-
     other = {"Lambda U Lambda Gamma": velocity_error(small, transposed)}
-    zero, moved = {"where they are 0": 0.0}, {"where they are 0.01": 0.01}
-    still = "largest velocity of u_12 and u_21"
-    return Verdict(
-        [
-            *gamma_checks(VELOCITY, ROUNDING, error, **other),
-            *checks(still, ROUNDING, zero, unlike=moved, measure=outer_speed),
-        ],
-        settings=SETTINGS,
-    )
+    still, moved = {"where they are 0": 0.0}, {"where they are 0.01": 0.01}
+    name = "largest velocity of u_12 and u_21"
+    outer = checks(name, ROUNDING, still, unlike=moved, measure=outer_speed)
+    every = gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, FIXED), **other)
+    return Verdict([*every, *outer], settings=SETTINGS)
 
 
 @claim(
@@ -157,8 +154,9 @@ def fixed_loss(scale: Scale) -> Verdict:
         return max(loss_error(s, partial(printed_loss, g, *s)) for s in FIXED)
 
     def slope(g: GammaOf) -> float:
-        pairs = [(partial(printed_loss, g, *s), partial(velocity, gamma, *s)) for s in FIXED]
-        return max(slope_error(s, *pair) for s, pair in zip(FIXED, pairs, strict=True))
+        flows = [partial(velocity, gamma, *s) for s in FIXED]
+        losses = [partial(printed_loss, g, *s) for s in FIXED]
+        return max(map(slope_error, FIXED, losses, flows))
 
     return Verdict(
         [*gamma_checks(VALUE, ROUNDING, value), *gamma_checks(SLOPE, ROUNDING, slope)],
@@ -179,13 +177,10 @@ def fixed_loss(scale: Scale) -> Verdict:
 )
 def random_velocity(scale: Scale) -> Verdict:
     every = [(settings.crossing(2), 2), (settings.crossing(3), 8)]
-
-    def error(g: GammaOf) -> float:
-        return max(velocity_error(s, partial(velocity, g, *s)) for s in every)
-
     mean = (velocity_error(s, partial(velocity, gamma, s[0].averaged(), s[1])) for s in every)
+    other = {"the mean covariance": max(mean)}
     return Verdict(
-        gamma_checks(VELOCITY, ROUNDING, error, **{"the mean covariance": max(mean)}),
+        gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, every), **other),
         settings={"law": "three covariances that do not commute", "(d, N)": "(2, 2), (3, 8)"},
     )
 
@@ -219,10 +214,10 @@ def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float
     r" u_{ii}^2 - \sum_{i \ne j} \zeta_{ij} u_{-1} u_{ij}^2 + \sum_i \xi_i u_{ii} \end{aligned}",
 )
 def entries_of_the_flow(scale: Scale) -> Verdict:
-    def error(setting: Setting, stated: Coefficients) -> float:
-        return velocity_error(setting, partial(entry_velocity, stated))
-
-    return Verdict(coefficient_checks(VELOCITY, error), settings={"laws": "; ".join(DIAGONAL)})
+    return Verdict(
+        coefficient_checks(VELOCITY, lambda s, of: velocity_error(s, partial(entry_velocity, of))),
+        settings={"laws": "; ".join(DIAGONAL)},
+    )
 
 
 @claim(
@@ -233,14 +228,11 @@ def entries_of_the_flow(scale: Scale) -> Verdict:
     r"\sum_{i \ne j} \zeta_{ij} u_{-1}^2 u_{ij}^2 - \sum_i \xi_i u_{ii} u_{-1}",
 )
 def random_loss(scale: Scale) -> Verdict:
-    def value(setting: Setting, stated: Coefficients) -> float:
-        return loss_error(setting, partial(entry_loss, stated))
-
-    def slope(setting: Setting, stated: Coefficients) -> float:
+    def slope(setting: Setting, of: Coefficients) -> float:
         flow = partial(entry_velocity, coefficients(*setting))
-        return slope_error(setting, partial(entry_loss, stated), flow)
+        return slope_error(setting, partial(entry_loss, of), flow)
 
+    value = coefficient_checks(VALUE, lambda s, of: loss_error(s, partial(entry_loss, of)))
     return Verdict(
-        [*coefficient_checks(VALUE, value), *coefficient_checks(SLOPE, slope)],
-        settings={"laws": "; ".join(DIAGONAL)},
+        [*value, *coefficient_checks(SLOPE, slope)], settings={"laws": "; ".join(DIAGONAL)}
     )

@@ -15,7 +15,7 @@ from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import Coefficients, coefficient
 from innerloop.papers.zhang2023.prompts import population_loss, whole
 from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, Mixture, gamma, gamma_checks
 
-LAW, RANDOM, N = settings.fixed(2), settings.dependent(), 2
+LAW, RANDOM, N = settings.fixed(2), settings.DEPENDENT, 2
 D = 2
 LEAST = at_most(1e-10, "the flow ends within 1e-6 of a minimum, where the loss is quadratic")
 

@@ -12,11 +12,6 @@ MU, NU = 2.1, 4.1
 factor of 2, nu by one of 4."""
 
 
-def inequality_ratio(start: Start) -> float:
-    """The largest of constant (l~ - min l~) / |grad l~|^2 on the path."""
-    return start.rate / start.flow.pl_ratios(0.0).min().item()
-
-
 def exponent_ratio(start: Start) -> float:
     """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path.
 
@@ -27,9 +22,15 @@ def exponent_ratio(start: Start) -> float:
     return (start.rate * start.flow.times / (gaps[0] / gaps).log())[fallen].max().item()
 
 
-def inequality(starts: list[Start], near: float) -> list[Check]:
+def inequality(starts: list[Start], near: float, constant: str) -> tuple[list[Check], str]:
+    """The checks, and a remark on their slack."""
+    ratios = [start.rate / start.flow.pl_ratios(0.0).min().item() for start in starts]
     name = "largest constant (l~ - min l~) / |grad l~|^2 on the paths"
-    return tight(name, max(map(inequality_ratio, starts)), near)
+    remark = (
+        f"The smallest |grad l~|^2 / (l~ - min l~) on a path is {1 / max(ratios):.3g} (d = 1, "
+        f"small sigma) to {1 / min(ratios):.3g} times {constant}."
+    )
+    return tight(name, max(ratios), near), remark
 
 
 def decay(starts: list[Start], near: float) -> Verdict:
@@ -48,14 +49,6 @@ def decay(starts: list[Start], near: float) -> Verdict:
     )
     rate = tight(name, max(map(exponent_ratio, starts)), near)
     return Verdict([*rate, *end], settings=described(starts))
-
-
-def slack(starts: list[Start], name: str) -> str:
-    found = [1 / inequality_ratio(start) for start in starts]
-    return (
-        f"The smallest ratio |grad l~|^2 / (l~ - min l~) on a path is {min(found):.3g} (d = 1, "
-        f"small sigma) to {max(found):.3g} times {name}."
-    )
 
 
 def ends(starts: list[Start], limit: str) -> list[Check]:
@@ -83,11 +76,9 @@ def ends(starts: list[Start], limit: str) -> list[Check]:
 )
 def fixed_inequality(scale: Scale) -> Verdict:
     starts = fixed_starts(scale)
-    return Verdict(
-        [*inequality(starts, MU), *ends(starts, "Eq. 5.9")],
-        settings=described(starts),
-        remarks=[slack(starts, "mu")],
-    )
+    first, slack = inequality(starts, MU, "mu")
+    limits = ends(starts, "Eq. 5.9")
+    return Verdict([*first, *limits], settings=described(starts), remarks=[slack])
 
 
 @claim(
@@ -124,7 +115,7 @@ def random_inequality(scale: Scale) -> Verdict:
 
     powers = {"from [sum xi/gamma]^1/4": 1, "from [sum xi^2/gamma^2]^1/4": 2, "from cubes": 3}
     v = Quantity("largest difference of v at the end", v_error, LIMIT).of(powers)
-    shown, first = starts[1], inequality(starts, NU)
+    shown, (first, slack) = starts[1], inequality(starts, NU, "nu")
     numbers = f"{printed_v(shown, 1):.6f}, and the flow ends at {shown.flow.end[0].item():.6f}"
     return Verdict(
         printed=[*first, v.check("from [sum xi/gamma]^1/4", unlike="from cubes")],
@@ -143,7 +134,7 @@ def random_inequality(scale: Scale) -> Verdict:
             f"Exponential entries of mean 1, d = 3, N = 8: Eq. C.15 says {numbers}.",
         ),
         settings=described(starts),
-        remarks=[slack(starts, "nu")],
+        remarks=[slack],
     )
 
 

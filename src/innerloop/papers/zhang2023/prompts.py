@@ -20,12 +20,11 @@ from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.zhang2023.settings import Mixture
 from innerloop.prompt import Prompt
 
-Rule = tuple[np.ndarray, np.ndarray]
 Matrices = tuple[Tensor, Tensor]
 """W^PV and W^KQ."""
 
 
-def grid(rules: list[Rule]) -> tuple[Tensor, Tensor]:
+def grid(rules: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Tensor, Tensor]:
     """All combinations of nodes [points, rules], and their masses, which sum to 1."""
     nodes = torch.cartesian_prod(*(torch.as_tensor(x) for x, _ in rules))
     masses = torch.cartesian_prod(*(torch.as_tensor(m / m.sum()) for _, m in rules))
@@ -89,14 +88,10 @@ def linear(x: Tensor) -> Tensor:
     return x @ torch.tensor([1.0, -0.5, 0.8, 0.3, -0.7], dtype=DTYPE)[: x.shape[-1]]
 
 
-def cubic(x: Tensor) -> Tensor:
-    return x[..., 0] ** 3 - x[..., 1] * x[..., -1] + 0.3 * x[..., -1]
-
-
 LABELS = {
     "linear": Labels(linear, 1),
     "linear with noise": Labels(linear, 1, noise_std=0.7),
-    "cubic": Labels(cubic, 3),
+    "cubic": Labels(lambda x: x[..., 0] ** 3 - x[..., 1] * x[..., -1] + 0.3 * x[..., -1], 3),
 }
 WORDS = (
     "Labels: <w, x> with w the first entries of (1, -0.5, 0.8, 0.3, -0.7); the same with noise of "
@@ -134,15 +129,13 @@ def layer_around(product: Tensor) -> Matrices:
     return matrices_of(minimum_around(product), len(product))
 
 
-SMALL = {1: 3, 2: 2}
-"""Up to these lengths, by dimension, every prompt can be visited."""
 Loss = Callable[[Tensor], Tensor]
 
 
 @cache
 def population_loss(mixture: Mixture, n: int) -> Loss:
-    """The exact loss of theta = (p, v, U, r): from the layer itself where that can be done."""
-    if n <= SMALL.get(mixture.d, 0):
+    """The exact loss of theta = (p, v, U, r): from the layer itself where all prompts are few."""
+    if n <= {1: 3, 2: 2}.get(mixture.d, 0):
         return layer_loss(mixture, n)
     return theory.flow.whole_layer_loss(*mixture, n)
 
@@ -154,11 +147,10 @@ def layer_loss(mixture: Mixture, n: int) -> Loss:
     units = [torch.cat([a, b]) for a in identity(d + 1) for b in identity((d + 1) * d)]
     features = torch.stack([predict(matrices_of(unit, d), prompt) for unit in units])
     quadratic, slope = (features * mass) @ features.mT, (features * mass) @ y
-    power = mass @ y**2
 
     def loss(theta: Tensor) -> Tensor:
         products = torch.outer(theta[: d + 1], theta[d + 1 :]).flatten()
-        square = products @ quadratic @ products - 2 * slope @ products + power
+        square = products @ quadratic @ products - 2 * slope @ products + mass @ y**2
         return ZHANG.loss_factor * square
 
     return loss

@@ -17,7 +17,16 @@ from innerloop.papers.quantity import ROUNDING, Quantity, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import as_prompt, layer_around, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import LONG, NEARLY, SPECTRA, K, gamma, inverse_gamma, only
+from innerloop.papers.zhang2023.settings import (
+    LONG,
+    NEARLY,
+    ROTATED,
+    SPECTRA,
+    K,
+    gamma,
+    inverse_gamma,
+    only,
+)
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression, with_orthogonal_query
 from innerloop.theory.linear import JointMoments
@@ -26,7 +35,7 @@ LAMBDA = rotated(SPECTRA[3], seed=0)
 LEAST = torch.linalg.eigh(LAMBDA).eigenvectors[:, 0]
 WEIGHTS = (normal(0, 3), 100 * normal(1, 3), LEAST)
 SETTINGS = {
-    "Lambda": f"eigenvalues {SPECTRA[3]}, rotated",
+    "Lambda": ROTATED[3],
     "w": "normal; 100 times as long; along the smallest eigenvalue",
     "M": LONG,
 }
@@ -51,22 +60,20 @@ def task_shift(scale: Scale) -> Verdict:
             found.append(abs((LONG * (noisy_error - noise**2) / stated - 1).item()))
         return max(found)
 
-    return Verdict(
-        checks(
-            "largest relative difference of M times the error in the clean label from (d + 1) "
-            "|w|^2 + d noise^2, |w| in the norm of Lambda",
-            NEARLY,
-            {"N = M": (LONG, 1.0, 3.0)},
-            unlike={
-                "N = M/10": (LONG / 10, 1.0, 3.0),
-                "d for d + 1": (LONG, 0.0, 3.0),
-                "noise^2 once": (LONG, 1.0, 1.0),
-            },
-            measure=error,
-        ),
-        settings=SETTINGS | {"noise": "std 0, 1 and 3"},
-        remarks=["The error is a multiple of 1/M, so it vanishes as M and N grow."],
+    rate = checks(
+        "relative difference of M times the error in the clean label from (d + 1) |w|^2 + d noise^2"
+        ", |w| in the norm of Lambda",
+        NEARLY,
+        {"N = M": (LONG, 1.0, 3.0)},
+        unlike={
+            "N = M/10": (LONG / 10, 1.0, 3.0),
+            "d for d + 1": (LONG, 0.0, 3.0),
+            "noise^2 once": (LONG, 1.0, 1.0),
+        },
+        measure=error,
     )
+    remark = "The error is a multiple of 1/M, so it vanishes as M and N grow."
+    return Verdict(rate, settings=SETTINGS | {"noise": "std 0, 1 and 3"}, remarks=[remark])
 
 
 @claim(
@@ -96,18 +103,17 @@ def query_shift(scale: Scale) -> Verdict:
             found.append(abs((LONG * risk - stated) / allowed).item())
         return max(found)
 
-    return Verdict(
-        checks(
-            "largest difference of M times the error from |w|_Lambda^2 tr(Q Lambda^-1) + w^T Q w, "
-            "over what finite lengths allow",
-            at_most(1.0, "tr(Q) (2k |B| + k^2 |w|^2)/N, B being the covariance of Lambda^-1 x y"),
-            {"N = M": (LONG, 1.0)},
-            unlike={"N = M/10": (LONG / 10, 1.0), "w^T Q w 1 % larger": (LONG, 1.01)},
-            measure=error,
-        ),
-        settings=SETTINGS | {"covariance Q of the query": ", ".join(queries)},
-        remarks=["A query that depends on the examples: see orthogonal-query."],
+    rate = checks(
+        "difference of M times the error from |w|_Lambda^2 tr(Q Lambda^-1) + w^T Q w, over what "
+        "finite lengths allow",
+        at_most(1.0, "tr(Q) (2k |B| + k^2 |w|^2)/N, B being the covariance of Lambda^-1 x y"),
+        {"N = M": (LONG, 1.0)},
+        unlike={"N = M/10": (LONG / 10, 1.0), "w^T Q w 1 % larger": (LONG, 1.01)},
+        measure=error,
     )
+    about = SETTINGS | {"covariance Q of the query": ", ".join(queries)}
+    remark = "A query that depends on the examples: see orthogonal-query."
+    return Verdict(rate, settings=about, remarks=[remark])
 
 
 def turned(prompt: Prompt, matrix: Tensor) -> Prompt:
@@ -140,9 +146,7 @@ def orthogonal_query(scale: Scale) -> Verdict:
             "query orthogonal": (skew, orthogonal),
             "Gamma^-1 query orthogonal": (skew, turned(orthogonal, skew)),
             "query orthogonal, Lambda = I": (gamma(identity(3), n), round_orthogonal),
-            "Gamma^-1 query orthogonal, 1/N for tr(Lambda)/N": (
-                *(skew, turned(orthogonal, skew - less)),
-            ),
+            "1/N for tr(Lambda)/N in it": (skew, turned(orthogonal, skew - less)),
             "query not orthogonal": (skew, task.sample(prompts, generator=generator(0))),
         }
     )
@@ -153,10 +157,7 @@ def orthogonal_query(scale: Scale) -> Verdict:
     return Verdict(
         printed=[cases.check("query orthogonal", unlike="query not orthogonal")],
         corrected=[
-            cases.check(
-                "Gamma^-1 query orthogonal",
-                unlike="Gamma^-1 query orthogonal, 1/N for tr(Lambda)/N",
-            ),
+            cases.check("Gamma^-1 query orthogonal", unlike="1/N for tr(Lambda)/N in it"),
             cases.check("query orthogonal, Lambda = I", unlike="query orthogonal"),
         ],
         correction=Correction(
@@ -208,28 +209,23 @@ def covariate_shift(scale: Scale) -> Verdict:
             found.append(abs((m * above / (c**4 * (2 + own)) - 1).item()))
         return max(found)
 
+    mean = checks(
+        "relative difference of the mean prediction from c^2 x_query^T w",
+        at_most(k / LONG, f"Gamma differs from Lambda by at most k/N, k = {k:.4g}"),
+        {f"N = {LONG}": (LONG, 2.0)},
+        unlike={f"N = {LONG // 10}": (LONG / 10, 2.0), "c^2.001 for c^2": (LONG, 2.001)},
+        measure=mean_error,
+    )
+    variance = checks(
+        "N infinite: relative difference of M (error / E y^2 - (c^2 - 1)^2) from c^4 (d + 1)",
+        ROUNDING,
+        {"as stated": 1.0},
+        unlike={"d for d + 1": 0.0},
+        measure=variance_error,
+    )
     return Verdict(
-        [
-            *checks(
-                "largest relative difference of the mean prediction from c^2 x_query^T w",
-                at_most(k / LONG, f"Gamma differs from Lambda by at most k/N, k = {k:.4g}"),
-                {f"N = {LONG}": (LONG, 2.0)},
-                unlike={
-                    f"N = {LONG // 10}": (LONG / 10, 2.0),
-                    "c^2.001 for c^2": (LONG, 2.001),
-                },
-                measure=mean_error,
-            ),
-            *checks(
-                "N infinite: largest relative difference of M (error / E y^2 - (c^2 - 1)^2) from "
-                "c^4 (d + 1)",
-                ROUNDING,
-                {"as stated": 1.0},
-                unlike={"d for d + 1": 0.0},
-                measure=variance_error,
-            ),
-        ],
-        settings={"Lambda": f"eigenvalues {SPECTRA[2]}, rotated", "c": factors},
+        [*mean, *variance],
+        settings={"Lambda": ROTATED[2], "c": factors},
         remarks=[
             "So the error tends to (c^2 - 1)^2 E y^2, not to 0.",
             "The paper's display leaves w out of its first expression.",

@@ -21,6 +21,7 @@ from innerloop.papers.verdict import Check
 
 SPECTRA = {1: [0.7], 2: [1.5, 0.4], 3: [1.5, 0.8, 0.4], 5: [1.5, 1.0, 0.8, 0.4, 0.2]}
 """Of Lambda, by dimension."""
+ROTATED = {d: f"eigenvalues {spectrum}, rotated" for d, spectrum in SPECTRA.items()}
 LIMIT = at_most(
     1e-6,
     "the integrator may err by 1e-10 in each of about a thousand steps, and stops at a gradient of "
@@ -30,11 +31,7 @@ LONG = 10**6
 """Examples in a prompt, where a statement is about the limit."""
 K = 1 + sum(SPECTRA[3]) / min(SPECTRA[3])
 """Lambda <= Gamma <= (1 + K/N) Lambda for d = 3."""
-NEARLY = at_most(
-    (2 * K + K**2) / LONG,
-    f"as Lambda <= Gamma <= (1 + k/N) Lambda with k = 1 + tr(Lambda)/l_min = {K:.4g}, the term in "
-    "1/M is off by a share of at most 2k/N and the bias by k^2 M/N^2",
-)
+NEARLY = at_most((2 * K + K**2) / LONG, f"2k/N of the variance, k^2 M/N^2 of bias, k = {K:.4g}")
 GammaOf = Callable[[Tensor, float], Tensor]
 """From Lambda and N to Gamma, right or wrong."""
 
@@ -79,26 +76,16 @@ def exponential(means: tuple[float, ...]) -> Mixture:
     Two nodes of Gauss-Laguerre quadrature for each. The expected loss is cubic in Lambda, so it is
     that of exponential entries, exactly.
     """
-    return two_point(means, *map(torch.as_tensor, roots_laguerre(2)))
-
-
-@cache
-def nearly_fixed(means: tuple[float, ...]) -> Mixture:
-    """Independent diagonal entries that differ by 1 % from their means: bounds are tight here."""
-    return two_point(means, *torch.tensor([[0.99, 1.01], [0.5, 0.5]], dtype=DTYPE))
-
-
-def two_point(means: tuple[float, ...], values: Tensor, weights: Tensor) -> Mixture:
+    values, weights = map(torch.as_tensor, roots_laguerre(2))
     grid = torch.tensor(list(product(range(2), repeat=len(means))))
     entries = values[grid] * torch.tensor(means, dtype=DTYPE)
     return Mixture(torch.diag_embed(entries), weights[grid].prod(-1))
 
 
-@cache
-def dependent() -> Mixture:
-    """Diagonal covariances whose entries depend on each other."""
-    entries = torch.tensor([[1.5, 0.3], [0.4, 1.2], [2.0, 1.6]], dtype=DTYPE)
-    return Mixture(torch.diag_embed(entries), torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE))
+PROBABILITIES = torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE)
+ENTRIES = torch.tensor([[1.5, 0.3], [0.4, 1.2], [2.0, 1.6]], dtype=DTYPE)
+DEPENDENT = Mixture(torch.diag_embed(ENTRIES), PROBABILITIES)
+"""Diagonal covariances whose entries depend on each other."""
 
 
 @cache
@@ -106,7 +93,7 @@ def crossing(d: int) -> Mixture:
     """Covariances that do not commute."""
     spectra = [[1.5, 0.8, 0.4], [2.0, 0.3, 0.6], [0.7, 1.1, 0.2]]
     covariances = torch.stack([rotated(s[:d], seed) for seed, s in enumerate(spectra)])
-    return Mixture(covariances, torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE))
+    return Mixture(covariances, PROBABILITIES)
 
 
 def gamma(covariance: Tensor, n: float) -> Tensor:

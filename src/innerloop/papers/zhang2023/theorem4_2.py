@@ -17,7 +17,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.prompts import LABELS, layer_around, linear_prompts
-from innerloop.papers.zhang2023.settings import LONG, SPECTRA, gamma, inverse_gamma
+from innerloop.papers.zhang2023.settings import LONG, ROTATED, SPECTRA, gamma, inverse_gamma
 from innerloop.prompt import Prompt
 from innerloop.theory.linear import JointMoments
 
@@ -61,36 +61,28 @@ def plain_step(scale: Scale) -> Verdict:
             found.append(abs(((limit + spread / (n + more)) / error - 1).item()))
         return max(found)
 
-    return Verdict(
-        [
-            *checks(
-                "largest relative difference of one step's prediction from the stated one",
-                ROUNDING,
-                {"on 1/(2n) sum of squares": 1 / 4},
-                unlike={"on 1/(2(n+1)) sum of squares": 1 / 6},
-                measure=step_error,
-            ),
-            *checks(
-                "largest relative difference from the error over every prompt, n = 1 and 2",
-                ROUNDING,
-                {"of x^T Lambda w, and (tr Lambda^3 + tr Lambda^2 tr Lambda)/n": (left(lam), 0)},
-                unlike={
-                    "of x^T w, and the same": (left(eye), 0),
-                    "n + 1 for n": (left(lam), 1),
-                },
-                measure=error_off,
-            ),
-            *checks(
-                "error left on endless prompts, over E y^2",
-                at_least(1e-10, "the statement: not 0, beyond rounding"),
-                {"eigenvalues 1.5 and 0.4": lam},
-                unlike={"Lambda = I": eye},
-                measure=lambda covariance: left(covariance) / covariance.trace(),
-            ),
-        ],
-        settings={"d": 2, "Lambda": f"eigenvalues {SPECTRA[2]}, rotated"},
-        remarks=["The squared loss is read as half the mean of squared residuals, the step as 1."],
+    step = checks(
+        "relative error of one step's prediction",
+        ROUNDING,
+        {"on 1/(2n) sum of squares": 1 / 4},
+        unlike={"on 1/(2(n+1)) sum of squares": 1 / 6},
+        measure=step_error,
     )
+    error = checks(
+        "relative difference from the error over every prompt, n = 1 and 2",
+        ROUNDING,
+        {"of x^T Lambda w, and (tr Lambda^3 + tr Lambda^2 tr Lambda)/n": (left(lam), 0)},
+        unlike={"of x^T w, and the same": (left(eye), 0), "n + 1 for n": (left(lam), 1)},
+        measure=error_off,
+    )
+    endless = checks(
+        "error left on endless prompts, over E y^2",
+        at_least(1e-10, "the statement: not 0, beyond rounding"),
+        {"eigenvalues 1.5 and 0.4": left(lam) / lam.trace()},
+        unlike={"Lambda = I": left(eye) / 2},
+    )
+    remark = "The squared loss is read as half the mean of squared residuals, the step as 1."
+    return Verdict([*step, *error, *endless], settings={"law": ROTATED[2]}, remarks=[remark])
 
 
 @claim(
@@ -146,32 +138,29 @@ def best_linear_limit(scale: Scale) -> Verdict:
         parts = theory.linear.error_parts(inverse_gamma(lam, train), moments, LONG)
         return abs(LONG * (parts.variance + parts.bias) / stated - 1)
 
-    return Verdict(
-        [
-            *checks(
-                "largest relative difference from the minimiser, by least squares",
-                ROUNDING,
-                {"Lambda^-1 E[yx]": inverse @ moments.cross},
-                unlike={
-                    "Gamma^-1 E[yx] for N = 1000": inverse_gamma(lam, 1000) @ moments.cross,
-                    "E[yx], as in footnote 2": moments.cross,
-                },
-                measure=partial(relative, exact=best),
-            ),
-            *checks(
-                f"relative difference of M times the error above the best linear one, M = {LONG}",
-                settings.NEARLY,
-                {"from tr(Sigma Lambda^-1), N = M": (LONG, variance)},
-                unlike={
-                    "N = M/100": (LONG / 100, variance),
-                    "from tr(E[y^2 x x^T] Lambda^-1), not centred": (LONG, uncentred),
-                },
-                measure=rate_error,
-            ),
-        ],
-        settings={"Lambda": f"eigenvalues {SPECTRA[3]}, rotated", "labels": "cubic"},
-        remarks=[f"So the error above the best linear one falls as {variance:.4g}/M."],
+    minimiser = checks(
+        "relative difference from the minimiser, by least squares",
+        ROUNDING,
+        {"Lambda^-1 E[yx]": inverse @ moments.cross},
+        unlike={
+            "Gamma^-1 E[yx] for N = 1000": inverse_gamma(lam, 1000) @ moments.cross,
+            "E[yx], as in footnote 2": moments.cross,
+        },
+        measure=partial(relative, exact=best),
     )
+    rate = checks(
+        f"relative difference of M times the error above the best linear one, M = {LONG}",
+        settings.NEARLY,
+        {"from tr(Sigma Lambda^-1), N = M": (LONG, variance)},
+        unlike={
+            "N = M/100": (LONG / 100, variance),
+            "from tr(E[y^2 x x^T] Lambda^-1), not centred": (LONG, uncentred),
+        },
+        measure=rate_error,
+    )
+    remark = f"So the error above the best linear one falls as {variance:.4g}/M."
+    about = {"law": ROTATED[3], "labels": "cubic"}
+    return Verdict([*minimiser, *rate], settings=about, remarks=[remark])
 
 
 def brackets(moments: JointMoments, lam: Tensor, train: float, test: float) -> dict[str, float]:
@@ -211,8 +200,8 @@ def error_on_new_prompts(scale: Scale) -> Verdict:
     small: list[Terms] = []
     for (d, m), train, labels in product(quadratures, (1, 12), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=1)
-        visited = labels.error(layer_around(inverse_gamma(lam, train)), m, lam)
-        small.append((brackets(labels.moments(lam), lam, train, m), visited))
+        exact = labels.error(layer_around(inverse_gamma(lam, train)), m, lam)
+        small.append((brackets(labels.moments(lam), lam, train, m), exact))
     large: list[Terms] = []
     for d, train, test, labels in product((3, 5), (1, 20), (7, 1000), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=0)
@@ -230,14 +219,12 @@ def error_on_new_prompts(scale: Scale) -> Verdict:
         "without its first term in 1/N^2": {"1/N^2, first": 0.0},
         "1/(2M) for 1/M": {"1/M": 0.5},
     }
-    every = "largest relative difference from the layer's error over every prompt"
-    larger = "larger sizes: largest relative difference from theory.linear.prediction_error"
+    every = "relative difference from the layer's error over every prompt"
+    larger = "larger sizes: relative difference from theory.linear.prediction_error"
     compared = partial(checks, tolerance=ROUNDING, cases={"Eq. 4.6": {}}, unlike=wrong)
+    visited = compared(every, measure=partial(error, small))
     return Verdict(
-        [
-            *compared(every, measure=partial(error, small)),
-            *compared(larger, measure=partial(error, large)),
-        ],
+        [*visited, *compared(larger, measure=partial(error, large))],
         settings={
             "over every prompt": f"(d, M) = {str(quadratures)[1:-1]}; N = 1, 12",
             "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
@@ -290,25 +277,18 @@ def proof_terms(labels: prompts.Labels, best: float) -> dict[str, float]:
     r"\Gamma^{-2}\Lambda^3 a a^\top\right],\quad \mathrm{IV} = \mathrm{V} = \mathrm{VI} = 0",
 )
 def terms_of_the_proof(scale: Scale) -> Verdict:
-    def largest(names: str, best: float) -> float:
-        found = [proof_terms(labels, best) for labels in LABELS.values()]
-        return max(abs(terms[name]) for terms in found for name in names.split(", "))
-
-    found = [
-        checks(
-            f"largest difference from the proof, relative to the error, of terms {names}",
-            ROUNDING,
-            {"a, the best linear predictor": 1.0},
-            unlike={"1.01 a in its place": 1.01},
-            measure=partial(largest, names),
+    off = {best: [proof_terms(labels, best) for labels in LABELS.values()] for best in (1.0, 1.01)}
+    found = []
+    for names in ("I, II, III", "IV, V, VI"):
+        right, wrong = (
+            max(abs(terms[name]) for terms in of for name in names.split(", "))
+            for of in off.values()
         )
-        for names in ("I, II, III", "IV, V, VI")
-    ]
-    return Verdict(
-        [check for each in found for check in each],
-        settings={"d": 2, "N": 12, "M": 2},
-        remarks=[
-            prompts.WORDS,
-            "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same.",
-        ],
-    )
+        found += checks(
+            f"difference from the proof, relative to the error, of terms {names}",
+            ROUNDING,
+            {"a, the best linear predictor": right},
+            unlike={"1.01 a in its place": wrong},
+        )
+    hessian = "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same."
+    return Verdict(found, settings={"d": 2, "N": 12, "M": 2}, remarks=[prompts.WORDS, hessian])
