@@ -131,7 +131,7 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
         remarks=[
             "Longer training is not always better: the bound falls in N, the error need not. At "
             f"M = 20 it is {error(10, 20):.4f} for N = 10, {error(20, 20):.4f} for N = 20 and "
-            f"{error(math.inf, 20):.4f} for N infinite: the 1/M term grows as Gamma falls."
+            f"{error(math.inf, 20):.4f} for N infinite, as the 1/M term grows; the best N is M."
         ],
     )
 

@@ -17,13 +17,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.prompts import labelled, layer_around, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import (
-    Mixture,
-    exponential,
-    gamma,
-    only,
-    product_at_minimum,
-)
+from innerloop.papers.zhang2023.settings import Mixture, exponential, gamma, only
 from innerloop.tasks import Exponential
 from innerloop.theory.linear import CovarianceLaw, random_covariance_risk
 
@@ -41,7 +35,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
     law, n, m = exponential((1.0, 0.5)), 2, 5
     variances = Exponential(2)(200, generator(0)) * torch.tensor([1.0, 0.5], dtype=DTYPE)
     x, w = normal(1, 200, m + 1, 2) * variances.sqrt().unsqueeze(1), normal(2, 200, 2)
-    prompt, matrix = labelled(x, w), product_at_minimum(law, n, gamma)
+    prompt, matrix = labelled(x, w), settings.product_at_minimum(law, n, gamma)
     seen = predict(prompts.trained_matrices(law, n), prompt)
 
     def off(matrix: Tensor, divisor: int = m) -> float:
@@ -50,7 +44,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         return relative(stated, seen)
 
     others = {
-        "the mean covariance": off(product_at_minimum(law.averaged(), n, gamma)),
+        "the mean covariance": off(settings.product_at_minimum(law.averaged(), n, gamma)),
         "M + 1 for M": off(matrix, m + 1),
     }
 
@@ -73,7 +67,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
     predictions = settings.gamma_checks(
         "difference of predictions, relative to the largest",
         settings.LIMIT,
-        lambda g: off(product_at_minimum(law, n, g)),
+        lambda g: off(settings.product_at_minimum(law, n, g)),
         **others,
     )
     distances = checks(
@@ -140,7 +134,8 @@ PRINTED = (
 )
 def expected_prediction(scale: Scale) -> Verdict:
     law, eye = exponential((1.0, 1.0)), identity(2)
-    matrix, own = product_at_minimum(law, math.inf, gamma), slope(eye, only(eye), own_query=True)
+    matrix = settings.product_at_minimum(law, math.inf, gamma)
+    own = slope(eye, only(eye), own_query=True)
     with_it, without = (slope(matrix, law, own_query=query) for query in (True, False))
     name = "distance of the slope of the prediction on <w, x_q> from"
     its, other = "the query of the prompt", "a query with a covariance of its own"

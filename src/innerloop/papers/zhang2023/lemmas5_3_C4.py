@@ -70,14 +70,12 @@ def entry_excess(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
 )
 def product_at_minima(scale: Scale) -> Verdict:
     lam, (_, products) = LAW.covariances[0], minima(LAW, scale)
-    return Verdict(
-        gamma_checks(
-            "largest relative distance of v U, where flows on l~ end, from the inverse of Gamma",
-            LIMIT,
-            lambda g: max(relative(p, torch.linalg.inv(g(lam, N))) for p in products),
-        ),
-        settings={"d": D, "N": N, "flows": len(products)},
+    found = gamma_checks(
+        "relative distance of v U, where flows on l~ end, from the inverse of Gamma",
+        LIMIT,
+        lambda g: max(relative(p, torch.linalg.inv(g(lam, N))) for p in products),
     )
+    return Verdict(found, settings={"d": D, "N": N, "flows": len(products)})
 
 
 @claim(
@@ -98,15 +96,13 @@ def minimum_and_excess(scale: Scale) -> Verdict:
         stated = torch.stack([printed_excess(g(lam, N), lam, *p) for p in POINTS])
         return (excesses(LAW, least(gamma)) / stated - 1).abs().max().item()
 
+    minimum = gamma_checks(
+        "relative difference of l~ where flows end from the stated minimum",
+        LEAST,
+        lambda g: max(abs(loss / least(g) - 1) for loss in losses),
+    )
     return Verdict(
-        [
-            *gamma_checks(
-                "largest relative difference of l~ where flows end from the stated minimum",
-                LEAST,
-                lambda g: max(abs(loss / least(g) - 1) for loss in losses),
-            ),
-            *gamma_checks("largest relative error of the excess", ROUNDING, excess_error),
-        ],
+        [*minimum, *gamma_checks("relative error of the excess", ROUNDING, excess_error)],
         settings={"d": D, "N": N, "flows": len(losses), "random (U, v)": len(POINTS)},
         remarks=[
             "In the fourth line of the proof the second trace should add its two terms, and in the "

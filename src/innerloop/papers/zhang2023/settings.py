@@ -115,7 +115,7 @@ def gamma_checks(
     name: str, tolerance: Tolerance, measure: Callable[[GammaOf], float], **others: float
 ) -> list[Check]:
     """Gamma as printed against near misses of it, and others measured already."""
-    (right, value), *wrong = ((name, measure(g)) for name, g in gammas().items())
+    (right, value), *wrong = ((case, measure(g)) for case, g in gammas().items())
     return checks(name, tolerance, {right: value}, unlike=dict(wrong) | others)
 
 

@@ -55,13 +55,9 @@ def ends_at_the_minimum(starts: list[Start], equation: str, scale: Scale) -> Ver
     least = (
         f"largest relative difference of the loss at {equation} from the least that descents find"
     )
-    return Verdict(
-        [
-            *gamma_checks(end, LIMIT, lambda g: farthest(lambda start: start.minimum(g))),
-            *gamma_checks(least, LOWEST, lambda g: max(excess(g, start) for start in starts)),
-        ],
-        settings=described(starts) | {"descents": descents},
-    )
+    point = gamma_checks(end, LIMIT, lambda g: farthest(lambda start: start.minimum(g)))
+    value = gamma_checks(least, LOWEST, lambda g: max(excess(g, start) for start in starts))
+    return Verdict([*point, *value], settings=described(starts) | {"descents": descents})
 
 
 @claim(
@@ -165,17 +161,15 @@ def nondiagonal_minimum(scale: Scale) -> Verdict:
         "Eq. 4.12": farthest(lambda start: start.minimum(gamma)),
         "D^T for D": farthest(lambda start: minimum_around(product(start, gamma).mT)),
     }
-    d = product(starts[1], gamma)
-    return Verdict(
-        gamma_checks(
-            "largest entry of the difference between where all weights end and this limit",
-            LIMIT,
-            lambda g: farthest(lambda start: minimum_around(product(start, g))),
-            **others,
-        ),
-        settings=described(starts),
-        remarks=[
-            "The law: three covariances with random eigenvectors, probabilities .5, .3, .2. D is "
-            f"not symmetric: |D - D^T| / |D| = {(d - d.mT).norm() / d.norm():.4f} for d = 3, N = 8."
-        ],
+    found = gamma_checks(
+        "largest entry of the difference between where all weights end and this limit",
+        LIMIT,
+        lambda g: farthest(lambda start: minimum_around(product(start, g))),
+        **others,
     )
+    d = product(starts[1], gamma)
+    remark = (
+        "The law: three covariances with random eigenvectors, probabilities .5, .3, .2. D is not "
+        f"symmetric: |D - D^T| / |D| = {(d - d.mT).norm() / d.norm():.4f} for d = 3, N = 8."
+    )
+    return Verdict(found, settings=described(starts), remarks=[remark])
