@@ -128,10 +128,8 @@ def judge(tables: Tables) -> Verdict:
     return Verdict(
         [*lines, *limits_by_scale, *worse, *third],
         remarks=[
-            "The GPT-2 curves of Figure 1 are not here: no such model has been trained for this "
-            "report, and nothing is said of them.",
-            "The layers are worse than predicting 0 above c = 2 trained on random covariances, and "
-            "above c = 2/3 trained on I.",
+            "The GPT-2 curves of Figure 1 are not here, and nothing is said of them.",
+            "Worse than predicting 0 above c = 2, trained on random covariances; on I, c = 2/3.",
             "How the paper's figure is normalised is not stated; here errors are divided by d.",
         ],
     )
@@ -169,9 +167,8 @@ def _against_length(axes: Axes, table: Table, name: str) -> None:
 
 @figure(
     "zhang2023/random-covariance",
-    "Training on random covariances does not let the linear layer adapt to the covariance of a "
-    "prompt: even in the limit it errs by a third, and at scales 4 and 9 more than predicting 0 "
-    "(the linear layer only: the figure's GPT-2 curves are absent)",
+    "Trained on random covariances the linear layer does not adapt to that of a prompt: in the "
+    "limit it errs by a third, at scales 4 and 9 more than predicting 0 (GPT-2 curves absent)",
     source="section 4.3 and the linear layer of Figure 1",
     judge=judge,
     draw=draw,
