@@ -11,6 +11,7 @@ import torch
 from tests.mutations.mutation import Mutation, after, times
 
 PAPER = "papers.zhang2023"
+FLOWS = "theory.flow.single_layer_flow:SingleLayerFlow"
 
 
 def ids(names: str) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ MUTATIONS: list[Mutation] = [
     Mutation(
         "zeta_ji for zeta_ij",
         f"{PAPER}.lemmas5_2_C1_C3:coefficients",
-        after(lambda found: (found[0], found[1], found[2].mT)),
+        after(lambda found: (found[0], found[1].mT)),
         ids("corollaryC.2 lemmaC.3 lemmaC.4"),
     ),
     Mutation(
@@ -147,26 +148,26 @@ MUTATIONS: list[Mutation] = [
     ),
     Mutation(
         "the largest sigma 1 % larger",
-        f"{PAPER}.flows:Start.largest_scale",
-        property_times(1.01),
+        f"{FLOWS}.largest_scale",
+        times(1.01),
         ids("lemmaA.4 lemmaC.6"),
     ),
     Mutation(
         "the bounds of v 1 % higher",
-        f"{PAPER}.flows:Start.lowest_v",
-        property_times(1.01),
+        f"{FLOWS}.smallest_v",
+        times(1.01),
         ids("lemmaA.5 lemmaC.7"),
     ),
     Mutation(
         "mu and nu 4.1 times as large",
-        f"{PAPER}.flows:Start.rate",
-        property_times(4.1),
+        f"{FLOWS}.pl_constant",
+        times(4.1),
         ids("lemma5.4 lemma5.4-decay lemmaC.8 lemmaC.8-decay"),
     ),
     Mutation(
         "mu and nu 30 times as large",
-        f"{PAPER}.flows:Start.rate",
-        property_times(30.0),
+        f"{FLOWS}.pl_constant",
+        times(30.0),
         ids("gradient-flow"),
     ),
     Mutation(
@@ -222,7 +223,7 @@ MUTATIONS: list[Mutation] = [
     ),
     Mutation(
         "Eq. 4.1 around another matrix",
-        f"{PAPER}.theorem4_2:layer_around",
+        f"{PAPER}.prompts:layer_around",
         calling(lambda right, product: right(product @ product)),
         ids("theorem4.2 appendixB theorem4.2-linear orthogonal-query covariate-shift eq4.13"),
     ),
@@ -258,7 +259,7 @@ MUTATIONS: list[Mutation] = [
     ),
     Mutation(
         "Eq. 4.13 with a preconditioner 1 % larger",
-        f"{PAPER}.eq4_13:step",
+        f"{PAPER}.settings:product_at_minimum",
         times(1.01),
         ids("eq4.13 eq4.13-limit"),
     ),
@@ -295,7 +296,7 @@ MUTATIONS: list[Mutation] = [
     # What the claims rest on.
     Mutation(
         "SingleLayerFlow: curvature 1 % larger",
-        "theory.flow.single_layer_flow:SingleLayerFlow.curvature",
+        f"{FLOWS}.curvature",
         property_times(1.01),
         ids("lemma5.4 lemmaC.8 theorem4.1-any-scale gradient-flow random-covariance"),
     ),

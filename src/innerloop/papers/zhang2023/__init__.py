@@ -17,26 +17,14 @@ shifts_figure.py: shifts
 gradient_flow_figure.py: gradient-flow
 
 `settings.py` has the covariances and tolerances, `prompts.py` every prompt of a small setting and
-the layer on them, `flows.py` the flows and the paper's constants for them.
+the layer on them, `flows.py` the starts of flows, `drawing.py` what the figures share.
 """
 
 # isort: off
 # The report follows the order in which these are first imported.
-from innerloop.papers.zhang2023 import (  # noqa: F401
-    lemma5_1,
-    lemmas5_2_C1_C3,
-    lemmas5_3_C4,
-    lemmas5_4_C8,
-    lemmasA3_A5_C5_C7,
-    theorems4_1_4_5,
-    theorem4_2,
-    corollary4_3,
-    section4_2_shifts,
-    eq4_13,
-    appendixD,
-    figure1,
-    error_figure,
-    shifts_figure,
-    gradient_flow_figure,
-)
+from innerloop.papers.zhang2023 import lemma5_1, lemmas5_2_C1_C3, lemmas5_3_C4  # noqa: F401
+from innerloop.papers.zhang2023 import lemmas5_4_C8, lemmasA3_A5_C5_C7  # noqa: F401
+from innerloop.papers.zhang2023 import theorems4_1_4_5, theorem4_2, corollary4_3  # noqa: F401
+from innerloop.papers.zhang2023 import section4_2_shifts, eq4_13, appendixD, figure1  # noqa: F401
+from innerloop.papers.zhang2023 import error_figure, shifts_figure, gradient_flow_figure  # noqa: F401
 # isort: on

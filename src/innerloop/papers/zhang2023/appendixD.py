@@ -1,28 +1,24 @@
 """The technical lemmas of appendix D: matrix calculus, a Gaussian moment, trace inequalities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
-from operator import truediv
 
 import torch
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
-from innerloop.papers.common import normal, random_rotation, relative, rotated
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_least
+from innerloop.papers.common import normal, random_rotation, relative, rotated, symmetric
+from innerloop.papers.quantity import ROUNDING, at_least, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.lemma5_1 import column_vector
 from innerloop.papers.zhang2023.prompts import grid
-from innerloop.papers.zhang2023.settings import SPECTRA, checked
+from innerloop.papers.zhang2023.settings import SPECTRA, tight
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     at = at.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(function(at), at)
-    return gradient
+    return torch.autograd.grad(function(at), at)[0]
 
 
 @claim(
@@ -38,7 +34,7 @@ def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 )
 def matrix_calculus(scale: Scale) -> Verdict:
     a, b, c, x = normal(0, 4, 4, 4)
-    vector, bt = normal(4, 4), b.mT.contiguous()
+    vector, bt, vec = normal(4, 4), b.mT.contiguous(), column_vector
     rows: dict[str, tuple[Tensor, Tensor, Tensor]] = {  # exact, stated, without transposes
         "x^T B x": (slope(lambda t: t @ b @ t, vector), (b + b.mT) @ vector, 2 * b @ vector),
         "tr X B X^T": (slope(lambda t: (t @ b @ t.mT).trace(), x), x @ b.mT + x @ b, 2 * x @ b),
@@ -48,25 +44,15 @@ def matrix_calculus(scale: Scale) -> Verdict:
             a.mT @ c.mT @ x @ b.mT + c @ a @ x @ b,
             a.mT @ c.mT @ x @ b + c @ a @ x @ b,
         ),
-        "Vec(A X B)": (
-            column_vector(a @ x @ b),
-            torch.kron(bt, a) @ column_vector(x),
-            torch.kron(a, bt) @ column_vector(x),
-        ),
-        "tr A^T B": ((a.mT @ b).trace(), column_vector(a) @ column_vector(b), (a @ b).trace()),
+        "Vec(A X B)": (vec(a @ x @ b), torch.kron(bt, a) @ vec(x), torch.kron(a, bt) @ vec(x)),
+        "tr A^T B": ((a.mT @ b).trace(), vec(a) @ vec(b), (a @ b).trace()),
     }
-    checks = [
-        checked(
-            f"relative difference of {name}",
-            ROUNDING,
-            {"as printed": stated, "transposed": wrong},
-            partial(relative, exact=exact),
-        )
-        for name, (exact, stated, wrong) in rows.items()
-    ]
-    return Verdict(
-        [check for of in checks for check in of], settings={"matrices": "4 x 4, normal entries"}
-    )
+    found = []
+    for name, (exact, stated, wrong) in rows.items():
+        right, other = {"as printed": relative(stated, exact)}, relative(wrong, exact)
+        name = f"relative difference of {name}"
+        found += checks(name, ROUNDING, right, unlike={"transposed": other})
+    return Verdict(found, settings={"matrices": "4 x 4, normal entries"})
 
 
 def printed_moment(lam: Tensor, a: Tensor) -> Tensor:
@@ -87,16 +73,17 @@ def fourth_moment(scale: Scale) -> Verdict:
     x = nodes @ torch.linalg.cholesky(lam).mT
     moment = torch.einsum("k,ki,kj->ij", mass * torch.einsum("ki,ij,kj->k", x, a, x), x, x)
     printed = printed_moment(lam, a)
-    cases = {
-        "as printed": printed,
-        "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
-        "tr(A) for tr(A Lambda)": printed + (a.trace() - (a @ lam).trace()) * lam,
-    }
-    name = "relative difference from the moment by quadrature"
-    return Verdict(
-        checked(name, ROUNDING, cases, partial(relative, exact=moment)),
-        settings={"d": 3, "A": "normal entries, not symmetric"},
+    found = checks(
+        "relative difference from the moment by quadrature",
+        ROUNDING,
+        {"as printed": printed},
+        unlike={
+            "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
+            "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
+        },
+        measure=partial(relative, exact=moment),
     )
+    return Verdict(found, settings={"d": 3, "A": "normal entries, not symmetric"})
 
 
 def printed_chain(u: Tensor, v: Tensor) -> Tensor:
@@ -121,22 +108,17 @@ def trace_inequality(scale: Scale) -> Verdict:
         u, v = normal(seed, 2, d, n)
         left, _, right = torch.linalg.svd(u, full_matrices=False)
         aligned = left @ torch.diag(torch.linalg.svdvals(v)) @ right
-        for first, second in ((u, v), (u, aligned), (left @ right, 2 * left @ right)):
-            chains.append(printed_chain(first, second))
-    every = torch.stack(chains)
-    ratios = (every[:, :-1] / every[:, 1:]).amax(0)
-    factors = {"as printed": 1.0, "a right side 1 % smaller": 0.99}
-    names = (f"largest left over right side of inequality {i}" for i in (1, 2, 3))
-    checks = [
-        checked(name, INEQUALITY, factors, partial(truediv, ratio))
-        for name, ratio in zip(names, ratios.tolist(), strict=True)
-    ]
-    return Verdict([c for of in checks for c in of], settings={"d": d, "n": n, "pairs": 3 * draws})
+        pairs = ((u, v), (u, aligned), (left @ right, 2 * left @ right))
+        chains += [printed_chain(*pair) for pair in pairs]
+    every, found = torch.stack(chains), []
+    for i, ratio in enumerate((every[:, :-1] / every[:, 1:]).amax(0).tolist(), start=1):
+        found += tight(f"largest left over right side of inequality {i}", ratio, 1 / 0.99)
+    return Verdict(found, settings={"d": d, "n": n, "pairs": 3 * draws})
 
 
 def smallest_eigenvalue(matrix: Tensor) -> float:
     """Of the symmetric part."""
-    return torch.linalg.eigvalsh((matrix + matrix.mT) / 2)[0].item()
+    return torch.linalg.eigvalsh(symmetric(matrix))[0].item()
 
 
 @claim(
@@ -150,44 +132,44 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
     d, draws = 4, scale.pick(smoke=100, quick=1000, paper=10_000)
     rounded = at_least(-1e-12, "the statement itself, up to rounding")
 
-    def pair(seed: int, lowest: float, *, common: bool = True) -> tuple[Tensor, Tensor]:
-        """Of norm 1, with common eigenvectors or not; B has this eigenvalue where A is largest."""
-        a_values, b_values = normal(seed, 2, d).square()
-        a_values[0], b_values[0] = 100.0, lowest
-        first, second = (
-            random_rotation(d, seed),
-            random_rotation(d, seed if common else draws + seed),
-        )
-        a = first.mT @ torch.diag(a_values) @ first
-        b = second.mT @ torch.diag(b_values) @ second
-        return a / a.norm(), b / b.norm()
+    def products(lowest: float, common: bool) -> list[Tensor]:
+        """AB of norm 1, with common eigenvectors or not; B has the `lowest` where A is largest."""
+        found = []
+        for seed in range(draws):
+            values = normal(seed, 2, d).square()
+            values[0, 0], values[1, 0] = 100.0, lowest
+            turns = [random_rotation(d, s) for s in (seed, seed if common else draws + seed)]
+            a, b = (q.mT @ torch.diag(v) @ q for q, v in zip(turns, values, strict=True))
+            found.append(a @ b / (a.norm() * b.norm()))
+        return found
 
-    def traces(lowest: float) -> float:
-        pairs = [pair(s, lowest, common=c) for s in range(draws) for c in (True, False)]
-        return min((a @ b).trace().item() for a, b in pairs)
+    def least_trace(lowest: float) -> float:
+        return min(ab.trace().item() for c in (True, False) for ab in products(lowest, c))
 
-    def asymmetry(common: bool) -> float:
-        pairs = [pair(seed, 0.0, common=common) for seed in range(draws)]
-        return max((a @ b - (a @ b).mT).norm().item() for a, b in pairs)
+    def least_eigenvalue(lowest: float) -> float:
+        return min(map(smallest_eigenvalue, products(lowest, True)))
 
-    def eigenvalue(lowest: float) -> float:
-        pairs = [pair(seed, lowest) for seed in range(draws)]
-        return min(smallest_eigenvalue(a @ b) for a, b in pairs)
-
-    signs = {"an eigenvalue of B 0": 0.0, "an eigenvalue of B -0.1": -0.1}
-    commuting = {"A and B commute": True, "A and B do not": False}
+    zero, negative = {"an eigenvalue of B 0": 0.0}, {"an eigenvalue of B -0.1": -0.1}
+    signs = partial(checks, tolerance=rounded, cases=zero, unlike=negative)
+    commuting = checks(
+        "largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
+        ROUNDING,
+        {"A and B commute": True},
+        unlike={"A and B do not": False},
+        measure=lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
+    )
     form = smallest_eigenvalue(rotated([1.0, 0.9], 0) @ rotated([1.0, 0.9], 1))
     return Verdict(
         [
-            *checked("smallest tr(AB) / (|A|_F |B|_F)", rounded, signs, traces),
-            *checked("largest |AB - (AB)^T|_F / (|A|_F |B|_F)", ROUNDING, commuting, asymmetry),
-            *checked("A, B commute: smallest eigenvalue of AB", rounded, signs, eigenvalue),
+            *signs("smallest tr(AB) / (|A|_F |B|_F)", measure=least_trace),
+            *commuting,
+            *signs("A, B commute: smallest eigenvalue of AB", measure=least_eigenvalue),
         ],
         settings={"d": d, "pairs": draws},
         remarks=[
             "AB >= 0 is read as symmetric with no negative eigenvalue; a product that is symmetric "
-            "commutes. Without symmetry, as a quadratic form, it can be positive though A and B "
-            f"do not commute: the smallest eigenvalue of (AB + BA)/2 is {form:.3f} for one pair. "
-            "Only the other direction is used in the paper."
+            "commutes. As a quadratic form it can be positive though A and B do not commute: the "
+            f"smallest eigenvalue of (AB + BA)/2 is {form:.3f} for one pair. Only the other "
+            "direction is used in the paper."
         ],
     )

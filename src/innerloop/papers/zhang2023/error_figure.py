@@ -1,48 +1,45 @@
 """The error of Theorem 4.2 against test and training length: formula, and every prompt visited."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator
 
 from innerloop.papers.common import rotated
-from innerloop.papers.quantity import ROUNDING, measured
+from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.prompts import LABELS, WORDS
-from innerloop.papers.zhang2023.settings import SPECTRA, against_the_rest, gamma
-from innerloop.papers.zhang2023.theorem4_2 import brackets, layer_around, stated_error
+from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
+from innerloop.papers.zhang2023.prompts import LABELS, WORDS, layer_around
+from innerloop.papers.zhang2023.settings import ROTATED, SPECTRA, inverse_gamma
+from innerloop.papers.zhang2023.theorem4_2 import brackets, stated_error
 
 SHOWN = {"train": (3, 12, 100), "test": (1, 2, 100)}
 """The lengths that get a line of their own; the other length is on the axis."""
-TRAIN = (1, 3, 6, 12, 30, 100)
-AXIS = {"train": "training length N", "test": "test length M"}
+OTHER = {"train": "test", "test": "train"}
+NAMES = {"train": "training length N", "test": "test length M"}
 COLOURS = ("#d55e00", "#0072b2", "#009e73")
-Row = dict[str, float | int | str]
 
 
 def judge(tables: Tables) -> Verdict:
-    table = {key: np.asarray(column) for key, column in tables["points"].items()}
-    cases = measured(
-        "largest relative difference from the layer's error over every prompt",
-        ROUNDING,
-        {
-            name: float(np.abs(table[name] / table["error"] - 1).max())
-            for name in ("formula", "N + 1 for N", "M + 1 for M", "N and M exchanged")
-        },
+    points = where(tables["points"])
+    return Verdict(
+        checks(
+            "largest relative difference from the layer's error over every prompt",
+            ROUNDING,
+            {"formula": "formula"},
+            unlike={name: name for name in ("N + 1 for N", "M + 1 for M", "N and M exchanged")},
+            measure=lambda name: np.abs(points[name] / points["error"] - 1).max(),
+        )
     )
-    return Verdict(against_the_rest(cases))
 
 
 def draw(tables: Tables) -> Picture:
     picture = Picture(figsize=(10, 5.6))
     rows = picture.subplots(2, 3)
-    for row, on_axis in zip(rows, ("test", "train"), strict=True):
+    for row, on_axis in zip(rows, OTHER.values(), strict=True):
         for axes, name in zip(row, LABELS, strict=True):
             _panel(axes, tables, name, on_axis)
         row[0].set_ylabel("expected squared error")
@@ -52,32 +49,23 @@ def draw(tables: Tables) -> Picture:
 
 
 def _panel(axes: Axes, tables: Tables, name: str, on_axis: str) -> None:
-    fixed = {"test": "train", "train": "test"}[on_axis]
-    lines, points = (
-        {column: np.asarray(values) for column, values in tables[key].items()}
-        for key in ("lines", "points")
-    )
+    fixed = OTHER[on_axis]
     for colour, length in zip(COLOURS, SHOWN[fixed], strict=True):
-        chosen = (lines["labels"] == name) & (lines["axis"] == on_axis) & (lines[fixed] == length)
-        label = f"{'N' if fixed == 'train' else 'M'} = {length}"
-        axes.plot(lines[on_axis][chosen], lines["error"][chosen], color=colour, label=label)
-        chosen = (points["labels"] == name) & (points[fixed] == length)
-        x, y = points[on_axis][chosen], points["error"][chosen]
-        axes.plot(x, y, "o", color=colour, markersize=4)
-    floor = float(lines["best linear"][lines["labels"] == name][0])
-    if floor > 1e-9:
+        line = where(tables["lines"], labels=name, axis=on_axis, **{fixed: length})
+        points = where(tables["points"], labels=name, **{fixed: length})
+        label = f"{NAMES[fixed][-1]} = {length}"
+        axes.plot(line[on_axis], line["error"], color=colour, label=label)
+        axes.plot(points[on_axis], points["error"], "o", color=colour, markersize=4)
+    if line["best linear"][0] > 1e-9:
+        floor = line["best linear"][0]
         axes.axhline(floor, color="black", linewidth=0.9, linestyle="--", label="best linear")
-    axes.set(xscale="log", yscale="log", xlabel=AXIS[on_axis], title=f"{name} labels")
+    logarithmic(axes, xlabel=NAMES[on_axis], title=f"{name} labels")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 @figure(
     "zhang2023/error-lengths",
-    "The error of the trained layer against the lengths of test and training prompts: formula "
-    "(4.6), and the layer's own average over every prompt",
+    "The error against test and training length: formula (4.6), and the layer over every prompt",
     source="Theorem 4.2, drawn",
     judge=judge,
     draw=draw,
@@ -86,39 +74,33 @@ def _panel(axes: Axes, tables: Tables, name: str, on_axis: str) -> None:
 def error_against_lengths(scale: Scale) -> Numbers:
     lam = rotated(SPECTRA[2], seed=1)
     grid = np.unique(np.geomspace(1, 100, 60).round().astype(int)).tolist()
-    lines: list[Row] = []
-    points: list[Row] = []
+    lines, points = [], []
     for name, labels in LABELS.items():
         moments = labels.moments(lam)
         floor = brackets(moments, lam, 1, 1)["best linear predictor"]
-        for on_axis, fixed in (("test", "train"), ("train", "test")):
-            for length, other in product(SHOWN[fixed], grid):
-                at = {fixed: length, on_axis: other}
+        for on_axis, fixed in OTHER.items():
+            for at in ({fixed: a, on_axis: b} for a, b in product(SHOWN[fixed], grid)):
                 error = stated_error(moments, lam, at["train"], at["test"])
                 row = {"labels": name, "axis": on_axis, **at, "error": error}
                 lines.append({**row, "best linear": floor})
         longest = scale.pick(smoke=2, quick=2, paper=3)
-        for train, test in product(TRAIN, range(1, longest + 1)):
-            layer = layer_around(torch.linalg.inv(gamma(lam, train)))
+        for n, m in product((1, 3, 6, 12, 30, 100), range(1, longest + 1)):
+            visited = labels.error(layer_around(inverse_gamma(lam, n)), m, lam)
             formulas = {
-                "formula": (train, test),
-                "N + 1 for N": (train + 1, test),
-                "M + 1 for M": (train, test + 1),
-                "N and M exchanged": (test, train),
+                "formula": (n, m),
+                "N + 1 for N": (n + 1, m),
+                "M + 1 for M": (n, m + 1),
+                "N and M exchanged": (m, n),
             }
-            stated = {key: stated_error(moments, lam, n, m) for key, (n, m) in formulas.items()}
-            row = {"labels": name, "train": train, "test": test}
-            points.append({**row, "error": labels.error(layer, test, lam), **stated})
-    tables = {
-        key: {column: [row[column] for row in rows] for column in rows[0]}
-        for key, rows in (("lines", lines), ("points", points))
-    }
+            stated = {key: stated_error(moments, lam, *at) for key, at in formulas.items()}
+            points.append({"labels": name, "train": n, "test": m, "error": visited, **stated})
     caption = (
         "Error of the trained layer on new prompts, d = 2. Lines: formula (4.6). Points: the layer "
-        "itself, averaged over every prompt, where M is small enough. Top: against the test length "
-        "M for three training lengths N. Bottom: against N for three M; past N of about M longer "
-        "training raises the error again, because the 1/M term grows as Gamma falls to Lambda. "
-        "Dashed: the best linear predictor."
+        "itself, over every prompt. Top: against the test length M. Bottom: against the training "
+        "length N; past N of about M longer training raises the error again, because the 1/M term "
+        "grows as Gamma falls to Lambda. Dashed: the best linear predictor."
     )
-    settings = {"Lambda": f"eigenvalues {SPECTRA[2]}, rotated", "points": len(points)}
-    return Numbers(tables, caption, settings, [WORDS])
+    settings = {"Lambda": ROTATED[2], "points": len(points)}
+    return Numbers(
+        {"lines": as_table(lines), "points": as_table(points)}, caption, settings, [WORDS]
+    )

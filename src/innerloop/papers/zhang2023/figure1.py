@@ -5,8 +5,6 @@ Here is the linear layer itself at the figure's own lengths, exact. The GPT-2 cu
 Errors are divided by d, so that predicting 0 has the error c.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from itertools import product
@@ -15,22 +13,22 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import FuncFormatter, NullFormatter
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE
-from innerloop.papers.quantity import ROUNDING, at_least, measured
+from innerloop.papers.common import DTYPE, identity
+from innerloop.papers.quantity import ROUNDING, at_least, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.prompts import linear_prompts, predict
-from innerloop.papers.zhang2023.settings import checked, exponential, only
-from innerloop.papers.zhang2023.theorem4_2 import layer_around
+from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
+from innerloop.papers.zhang2023.prompts import layer_around, linear_prompts, predict
+from innerloop.papers.zhang2023.settings import exponential, only
 from innerloop.theory.linear import CovarianceLaw
 
 D = 20
-TRAIN = (40, 70, 100)
-TRAININGS = ("fixed", "random")
+STYLES = {40: ":", 70: "--", 100: "-"}
+"""Of the training lengths."""
+COLOURS = {"fixed": "#d55e00", "random": "#0072b2"}
 """Covariance I in every training prompt, or diag of Exponential(1) drawn anew."""
 TESTS = {
     "I": ("fixed", 1.0),
@@ -39,8 +37,6 @@ TESTS = {
     "9 Exponential(1)": ("random", 9.0),
 }
 """Kind and scale of the covariances in test prompts: the four panels of Figure 1."""
-COLOURS = {"fixed": "#d55e00", "random": "#0072b2"}
-STYLES = {40: ":", 70: "--", 100: "-"}
 SCALES = [0.25, 0.5, 1.0, 1.9, 2.5, 4.0, 9.0]
 """Of the covariance, against which the limits are drawn: 4 and 9 are the paper's."""
 
@@ -75,72 +71,65 @@ def visited_error(kind: str, train: float, name: str, test: int, d: int) -> floa
     if kind == "random":
         step = 2 / (6 * (train + 1) / train + (6 + 2 * (d - 1)) / train)
     tested, scale = TESTS[name]
-    ones = (scale,) * d
-    entries = only(torch.diag(torch.tensor(ones, dtype=DTYPE)))
-    mixture = entries if tested == "fixed" else exponential(ones)
+    mixture = only(scale * identity(d)) if tested == "fixed" else exponential((scale,) * d)
     prompt, _, _, mass = linear_prompts(mixture, test)
-    off = predict(layer_around(step * torch.eye(d, dtype=DTYPE)), prompt) - prompt.y_query[:, 0]
+    off = predict(layer_around(step * identity(d)), prompt) - prompt.y_query[:, 0]
     return (mass @ off**2).item() / d
 
 
 def compared() -> Table:
     """Small settings, where the layer can visit every prompt; and near misses of the lines."""
-    table: dict[str, list[float]] = {}
-    for name, training, train, (d, test) in product(TESTS, TRAININGS, TRAIN, ((1, 2), (2, 1))):
-        tested = law(*TESTS[name], d)
-        values = {
-            "visited": visited_error(training, train, name, test, d),
-            "line": error(training, train, tested, test),
-            "M + 1 for M": error(training, train, tested, test + 1),
-            "N + 1 for N": error(training, train + 1, tested, test),
+    return as_table(
+        {
+            "visited": visited_error(kind, train, name, test, d),
+            "line": error(kind, train, law(*TESTS[name], d), test),
+            "M + 1 for M": error(kind, train, law(*TESTS[name], d), test + 1),
+            "N + 1 for N": error(kind, train + 1, law(*TESTS[name], d), test),
         }
-        for key, value in values.items():
-            table.setdefault(key, []).append(value)
-    return table
+        for name, kind, train, (d, test) in product(TESTS, COLOURS, STYLES, ((1, 2), (2, 1)))
+    )
 
 
 def judge(tables: Tables) -> Verdict:
-    small = {key: np.asarray(column, float) for key, column in tables["compared"].items()}
-    limits = {key: np.asarray(column, float) for key, column in tables["limits"].items()}
+    small, limits = where(tables["compared"]), where(tables["limits"])
     c = limits["c"]
-    share = dict(zip(c.tolist(), (limits["random"] / c).tolist(), strict=True))
-    worse = measured(
-        "limit M, N to infinity, trained on random: error over that of predicting 0",
-        at_least(1.0, "the statement: no better than predicting 0"),
-        {f"c = {c:g}": share[c] for c in (4.0, 9.0, 1.9)},
-    )
+    share = dict(zip(c.tolist(), limits["random"] / c, strict=True))
 
     def polynomial(kind: str, cube: float, square: float) -> list[Check]:
-        stated = {
-            f"{cube:.3g} c^3 - {k:.3g} c^2 + c": cube * c**3 - k * c**2 + c
-            for k in (square, 1.01 * square)
-        }
-        name = f"trained on {kind}: largest relative difference of the limit"
-        return checked(name, ROUNDING, stated, lambda v: float(np.abs(limits[kind] / v - 1).max()))
+        """The limit against cube c^3 - square c^2 + c."""
+        return checks(
+            f"trained on {kind}: largest relative difference of the limit",
+            ROUNDING,
+            {f"{cube:.3g} c^3 - {square:.3g} c^2 + c": square},
+            unlike={f"{1.01 * square:.3g} for {square:.3g}": 1.01 * square},
+            measure=lambda k: np.abs(limits[kind] / (cube * c**3 - k * c**2 + c) - 1).max(),
+        )
 
+    lines = checks(
+        "relative difference from the layer's error over every prompt, d = 1, 2",
+        ROUNDING,
+        {"line": "line"},
+        unlike={name: name for name in ("M + 1 for M", "N + 1 for N")},
+        measure=lambda name: np.abs(small[name] / small["visited"] - 1).max(),
+    )
+    worse = checks(
+        "limit M, N to infinity, trained on random: error over that of predicting 0",
+        at_least(1.0, "the statement: no better than predicting 0"),
+        {"c = 4": share[4.0], "c = 9": share[9.0]},
+        unlike={"c = 1.9": share[1.9]},
+    )
+    third = checks(
+        "distance of the limit at a scale c from 1/3, trained on random",
+        ROUNDING,
+        {"c = 1": abs(share[1.0] - 1 / 3)},
+        unlike={"c = 0.5": abs(share[0.5] - 1 / 3)},
+    )
+    limits_by_scale = *polynomial("random", 2 / 3, 4 / 3), *polynomial("fixed", 6.0, 4.0)
     return Verdict(
-        [
-            *checked(
-                "largest relative difference from the layer's error over every prompt, d = 1, 2",
-                ROUNDING,
-                {name: small[name] for name in ("line", "M + 1 for M", "N + 1 for N")},
-                lambda values: float(np.abs(values / small["visited"] - 1).max()),
-            ),
-            *polynomial("random", 2 / 3, 4 / 3),
-            *polynomial("fixed", 6.0, 4.0),
-            *(worse.check(name, unlike="c = 1.9") for name in ("c = 4", "c = 9")),
-            *checked(
-                "distance of the limit at a scale c from 1/3, trained on random",
-                ROUNDING,
-                {"c = 1": share[1.0], "c = 0.5": share[0.5]},
-                lambda value: abs(value - 1 / 3),
-            ),
-        ],
+        [*lines, *limits_by_scale, *worse, *third],
         remarks=[
-            "The GPT-2 curves of Figure 1 are not here: no such model has been trained for this "
-            "report, and nothing is said of them.",
-            "The layers are worse than predicting 0 above c = 2 trained on random covariances, and "
-            "above c = 2/3 trained on I.",
+            "The GPT-2 curves of Figure 1 are not here, and nothing is said of them.",
+            "Worse than predicting 0 above c = 2, trained on random covariances; on I, c = 2/3.",
             "How the paper's figure is normalised is not stated; here errors are divided by d.",
         ],
     )
@@ -149,72 +138,59 @@ def judge(tables: Tables) -> Verdict:
 def draw(tables: Tables) -> Picture:
     picture = Picture(figsize=(10.5, 6))
     first, *panels, last = picture.subplots(2, 3).flat
-    _limits(first, tables["limits"])
+    table = tables["limits"]
+    for kind, colour in COLOURS.items():
+        label = f"trained on {kind}, limit"
+        first.plot(table["c"], table[kind], "o-", color=colour, markersize=3, label=label)
+    first.plot(table["c"], table["c"], color="#555555", linestyle="--", label="predicting 0")
+    labels = {"xlabel": "scale c of the covariance", "ylabel": "error / d"}
+    logarithmic(first, title="limit, against the scale", **labels)
+    first.set_xticks([0.25, 1, 4, 9])
+    first.legend(fontsize=7.5)
     for axes, name in zip(panels, TESTS, strict=True):
         _against_length(axes, tables["lines"], name)
-    handles, labels = panels[1].get_legend_handles_labels()
     last.axis("off")
-    last.legend(handles, labels, loc="center", fontsize=8)
+    last.legend(*panels[1].get_legend_handles_labels(), loc="center", fontsize=8)
     return picture
 
 
-def _limits(axes: Axes, table: Table) -> None:
-    for kind in TRAININGS:
-        label = f"trained on {kind}, limit"
-        axes.plot(table["c"], table[kind], "o-", color=COLOURS[kind], markersize=3, label=label)
-    axes.plot(table["c"], table["c"], color="#555555", linestyle="--", label="predicting 0")
-    axes.set(title="limit, against the scale", xlabel="scale c of the covariance")
-    _plain(axes)
-    axes.set_xticks([0.25, 1, 4, 9])
-    axes.legend(fontsize=7.5)
-
-
 def _against_length(axes: Axes, table: Table, name: str) -> None:
-    lines = {column: np.asarray(values) for column, values in table.items()}
-    for training, train in product(TRAININGS, TRAIN):
-        of_layer = (lines["test"] == name) & (lines["training"] == training)
-        chosen = of_layer & (lines["train"] == train)
-        x, y = lines["length"][chosen], lines["error"][chosen]
-        label = f"trained on {training}, N = {train}"
-        axes.plot(x, y, STYLES[train], color=COLOURS[training], linewidth=1.4, label=label)
+    for (kind, colour), (train, style) in product(COLOURS.items(), STYLES.items()):
+        line = where(table, test=name, training=kind, train=train)
+        label = f"trained on {kind}, N = {train}"
+        axes.plot(line["length"], line["error"], style, color=colour, linewidth=1.4, label=label)
     axes.axhline(TESTS[name][1], color="#555555", linestyle="--", label="predicting 0")
     axes.axvline(D, color="#009e73", linestyle="-.", label="from here on least squares has 0")
-    axes.set(title=f"tested on {name}", xlabel="test length M")
-    _plain(axes)
+    logarithmic(axes, title=f"tested on {name}", xlabel="test length M", ylabel="error / d")
     axes.set_xticks([1, 5, 20, 100])
-
-
-def _plain(axes: Axes) -> None:
-    axes.set(xscale="log", yscale="log", ylabel="error / d")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 @figure(
     "zhang2023/random-covariance",
-    "Training on random covariances does not let the linear layer adapt to the covariance of a "
-    "prompt: even in the limit it errs by a third, and at scales 4 and 9 more than predicting 0 "
-    "(the linear layer only: the figure's GPT-2 curves are absent)",
+    "Trained on random covariances the linear layer does not adapt to that of a prompt: in the "
+    "limit it errs by a third, at scales 4 and 9 more than predicting 0 (GPT-2 curves absent)",
     source="section 4.3 and the linear layer of Figure 1",
     judge=judge,
     draw=draw,
 )
 def under_random_covariances(scale: Scale) -> Numbers:
     grid = np.unique(np.geomspace(1, 130, 40).round().astype(int)).tolist()
-    rows = list(product(TESTS, TRAININGS, TRAIN, grid))
-    lines = dict(zip(("test", "training", "train", "length"), zip(*rows, strict=True), strict=True))
-    lines["error"] = tuple(error(k, n, law(*TESTS[name]), m) for name, k, n, m in rows)
+    lines = [
+        {
+            **{"test": name, "training": kind, "train": train, "length": length},
+            "error": error(kind, train, law(*TESTS[name]), length),
+        }
+        for name, kind, train, length in product(TESTS, COLOURS, STYLES, grid)
+    ]
     limits = {"c": SCALES} | {
         kind: [error(kind, math.inf, law("random", c), math.inf) for c in SCALES]
-        for kind in TRAININGS
+        for kind in COLOURS
     }
     caption = (
-        "Error per dimension of linear layers trained on the fixed covariance I (orange) or on "
-        "covariances diag(Exponential(1)) drawn anew for every prompt (blue); all exact. First "
-        "panel: against the scale c of the test covariances, in the limit M, N to infinity. "
-        f"Others: against the test length, d = {D}, for the training lengths of Figure 1. The "
-        "GPT-2 curves of the paper's figure are absent."
+        "Error per dimension of linear layers trained on the covariance I (orange) or on "
+        "diag(Exponential(1)) drawn anew for every prompt (blue); all exact. First panel: against "
+        "the scale c of the test covariances, M, N to infinity. Others: against the test length, "
+        f"d = {D}, for the training lengths of Figure 1, whose GPT-2 curves are absent."
     )
-    tables: dict[str, Table] = {"limits": limits, "lines": lines, "compared": compared()}
-    return Numbers(tables, caption, {"d": D, "N": ", ".join(map(str, TRAIN))})
+    tables: dict[str, Table] = {"limits": limits, "lines": as_table(lines), "compared": compared()}
+    return Numbers(tables, caption, {"d": D, "N": ", ".join(map(str, STYLES))})

@@ -1,16 +1,13 @@
 """Section 5.1: the prediction as a quadratic form in the weights, Lemma 5.1."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from innerloop.models.conventions import ZHANG
 from innerloop.papers.common import DTYPE, generator, normal, relative, rotated
-from innerloop.papers.quantity import ROUNDING, at_least, at_most, measured
+from innerloop.papers.quantity import ROUNDING, at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023.settings import checked
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -28,7 +25,7 @@ def quadratic_form(x_query: Tensor, gram: Tensor) -> Tensor:
     return torch.kron(x, gram) / 2
 
 
-def forms(prompt: Prompt, *, divisor: int, tokens: int) -> list[Tensor]:
+def forms(prompt: Prompt, divisor: int, tokens: int) -> list[Tensor]:
     """H of every prompt, with E E^T of this many tokens divided by this."""
     e = prompt.token_matrix()[..., :tokens]
     grams = e @ e.mT / divisor
@@ -52,21 +49,24 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
     predicted = ZHANG.predict(pv.unsqueeze(0), kq.unsqueeze(0), prompt)[:, 0]
     # U takes its last column from W^PV, the rest from W^KQ.
     u = torch.cat([kq[:, :d], pv[d].unsqueeze(-1)], dim=1)
-    printed = column_vector(u), forms(prompt, divisor=n, tokens=n + 1)
-    cases = {
-        "Eq. 5.1": printed,
-        "N + 1 for N": (printed[0], forms(prompt, divisor=n + 1, tokens=n + 1)),
-        "E without the query": (printed[0], forms(prompt, divisor=n, tokens=n)),
-        "Vec by rows": (u.flatten(), printed[1]),
-    }
-    name = "largest difference of u^T H u from the layer's prediction, relative to the largest"
 
-    def error(case: tuple[Tensor, list[Tensor]]) -> float:
-        vector, every = case
-        return relative(torch.stack([vector @ h @ vector for h in every]), predicted)
+    def error(case: tuple[Tensor, int, int]) -> float:
+        vector, divisor, tokens = case
+        stated = [vector @ h @ vector for h in forms(prompt, divisor, tokens)]
+        return relative(torch.stack(stated), predicted)
 
-    settings = {"task": task, "prompts": 20, "weights": "dense, normal"}
-    return Verdict(checked(name, ROUNDING, cases, error), settings=settings)
+    found = checks(
+        "difference of u^T H u from the layer's prediction, relative to the largest",
+        ROUNDING,
+        {"Eq. 5.1": (column_vector(u), n, n + 1)},
+        unlike={
+            "N + 1 for N": (column_vector(u), n + 1, n + 1),
+            "E without the query": (column_vector(u), n, n),
+            "Vec by rows": (u.flatten(), n, n + 1),
+        },
+        measure=error,
+    )
+    return Verdict(found, settings={"task": task, "prompts": 20, "weights": "dense, normal"})
 
 
 def negative_count(form: Tensor) -> int:
@@ -84,36 +84,34 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
     d, counts, squared = 4, {}, []
     for n in (1, 2, 3, 4, 9):
         prompt = LinearRegression.isotropic(d, n).sample(5, generator=generator(n))
-        found = forms(prompt, divisor=n, tokens=n + 1)
+        found = forms(prompt, n, n + 1)
         counts[n] = [negative_count(form) for form in found]
         squared += [negative_count(form @ form) for form in found]
     integer = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"
-    fewest = measured(
-        "fewest negative eigenvalues, d = 4",
-        at_least(d + 1, integer),
-        {"N = 1, 2, 3, 4, 9": min(map(min, counts.values())), "H^2": max(squared)},
-    )
-    off = checked(
-        "largest difference of the number of negative eigenvalues",
-        at_most(0, integer),
-        {
-            "from min(d, N) + 1": {n: min(d, n) + 1 for n in counts},
-            "from min(d, N)": {n: min(d, n) for n in counts},
-            "from d + 1": dict.fromkeys(counts, d + 1),
-        },
-        lambda stated: max(abs(c - stated[n]) for n, found in counts.items() for c in found),
-    )
     return Verdict(
-        printed=[fewest.check("N = 1, 2, 3, 4, 9", unlike="H^2")],
-        corrected=off,
+        printed=checks(
+            "fewest negative eigenvalues, d = 4",
+            at_least(d + 1, integer),
+            {"N = 1, 2, 3, 4, 9": min(map(min, counts.values()))},
+            unlike={"H^2": max(squared)},
+        ),
+        corrected=checks(
+            "largest difference of the number of negative eigenvalues",
+            at_most(0, integer),
+            {"from min(d, N) + 1": {n: min(d, n) + 1 for n in counts}},
+            unlike={
+                "from min(d, N)": {n: min(d, n) for n in counts},
+                "from d + 1": dict.fromkeys(counts, d + 1),
+            },
+            measure=lambda of: max(abs(c - of[n]) for n, found in counts.items() for c in found),
+        ),
         correction=Correction(
             r"\#\{i : \lambda_i(H) < 0\} \ge d + 1",
             r"\#\{i : \lambda_i(H) < 0\} = \min(d, N) + 1",
-            "The eigenvalues of H are products of those of X/2, of which one is negative, and of "
-            "E E^T/N, so there are as many negative ones as E has rank. The first N columns of E "
-            "have rank min(d, N), since the labels are a linear function of the covariates, and "
-            "the query's column, with 0 for its label, adds one. d + 1 needs N >= d. That the form "
-            "is not convex, which is what the paper uses, is true for every N.",
+            "X/2 has one negative eigenvalue, so H has as many as E has rank. The first N columns "
+            "of E have rank min(d, N), since labels are linear in the covariates, and the query's "
+            "column adds one: d + 1 needs N >= d. That the form is not convex, which is what the "
+            "paper uses, is true for every N.",
             Kind.STATEMENT,
             f"d = 4, N = 1: {counts[1][0]} negative eigenvalues, not 5",
         ),

@@ -4,8 +4,6 @@ Lemmas 5.2 and A.1; C.1, C.2 and C.3. The formulas are typed in as printed, and 
 exact loss of all weights (`population_loss`) and its gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -13,128 +11,108 @@ import torch
 from torch import Tensor
 
 from innerloop.papers.common import relative
-from innerloop.papers.quantity import ROUNDING
+from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.zhang2023 import settings
 from innerloop.papers.zhang2023.prompts import population_loss, whole
-from innerloop.papers.zhang2023.settings import (
-    GammaOf,
-    Mixture,
-    checked,
-    checked_gammas,
-    crossing,
-    dependent,
-    exponential,
-    fixed,
-    gamma,
-    random_weights,
-)
+from innerloop.papers.zhang2023.settings import GammaOf, Mixture, gamma, gamma_checks
 
-DRAWS = 10
 Weights = tuple[Tensor, Tensor]
-Of = Callable[[Tensor, Tensor], Weights]
-LossOf = Callable[[Tensor, Tensor], Tensor]
 Setting = tuple[Mixture, int]
 """The law of covariances and the training length."""
-FIXED = [(fixed(1), 3), (fixed(2), 1), (fixed(2), 2), (fixed(3), 10)]
+FIXED = [(settings.fixed(d), n) for d, n in ((1, 3), (2, 1), (2, 2), (3, 10))]
 """The last by the closed form of the loss, the others by the layer itself."""
-SETTINGS = {"(d, N)": "(1, 3), (2, 1), (2, 2), (3, 10)", "random (U, v)": DRAWS}
+SETTINGS = {"(d, N)": "(1, 3), (2, 1), (2, 2), (3, 10)", "random (U, v)": 10}
 DIAGONAL = {
-    "exponential entries of means 1 and 0.5": (exponential((1.0, 0.5)), 2),
-    "entries that depend on each other": (dependent(), 1),
+    "exponential entries of means 1 and 0.5": (settings.exponential((1.0, 0.5)), 2),
+    "entries that depend on each other": (settings.DEPENDENT, 1),
 }
+VELOCITY = "largest relative difference from minus the gradient of the exact loss in all weights"
+VALUE = "largest relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
+SLOPE = "largest relative difference of minus the gradient from the stated flow"
 
 
 def curved(g: GammaOf, law: Mixture, n: float, u: Tensor) -> Tensor:
-    """E Gamma Lambda U Lambda; U may be a batch."""
+    """E Gamma Lambda U Lambda."""
     return law.mean(lambda c: g(c, n) @ c @ u @ c)
 
 
 def velocity(g: GammaOf, law: Mixture, n: float, u: Tensor, v: Tensor) -> Weights:
-    """(dU_11/dt, du_{-1}/dt) of Eq. C.1; with one covariance Eq. 5.4. U and v may be batches."""
-    bent, square, v_ = curved(g, law, n, u), law.mean(lambda c: c @ c), v[..., None, None]
-    return -(v_**2) * bent + v_ * square, -((v_ * bent - square) * u).sum((-2, -1))
+    """(dU_11/dt, du_{-1}/dt) of Eq. C.1; with one covariance Eq. 5.4."""
+    bent, square = curved(g, law, n, u), law.square()
+    return -(v**2) * bent + v * square, -((v * bent - square) @ u.mT).trace()
 
 
 def printed_loss(g: GammaOf, law: Mixture, n: float, u: Tensor, v: Tensor) -> Tensor:
     """l~ of Eq. 5.5 and A.11; with several covariances the first line of Eq. C.5."""
-    square = law.mean(lambda c: c @ c)
-    return (v**2 / 2 * curved(g, law, n, u) @ u.mT - v * square @ u.mT).trace()
+    return (v**2 / 2 * curved(g, law, n, u) @ u.mT - v * law.square() @ u.mT).trace()
 
 
-Coefficients = tuple[Tensor, Tensor, Tensor]
-"""gamma [d], xi [d] and zeta [d, d]."""
+Coefficients = tuple[Tensor, Tensor]
+"""xi [d], and zeta [d, d] with gamma in its diagonal."""
 
 
 def coefficients(law: Mixture, n: float) -> Coefficients:
-    """gamma_i, xi_i and zeta_ij of Eq. C.3, for diagonal covariances."""
+    """xi_i, zeta_ij and gamma_i = zeta_ii of Eq. C.3, for diagonal covariances."""
 
     def zeta(c: Tensor) -> Tensor:
-        entries = c.diagonal()
-        pairs = torch.outer(entries, entries) * c.trace() / n
-        return (n + 1) / n * torch.outer(entries**2, entries) + pairs
+        own = (n + 1) / n * c.diagonal() + c.trace() / n
+        return torch.outer(own * c.diagonal(), c.diagonal())
 
-    cubes = law.mean(lambda c: (n + 1) / n * c.diagonal() ** 3 + c.diagonal() ** 2 * c.trace() / n)
-    return cubes, law.mean(lambda c: c.diagonal() ** 2), law.mean(zeta)
-
-
-def split(u: Tensor) -> Weights:
-    """The diagonal, and the rest; U may be a batch."""
-    diagonal = u.diagonal(dim1=-2, dim2=-1)
-    return diagonal, u - torch.diag_embed(diagonal)
+    return law.square().diagonal(), law.mean(zeta)
 
 
 def entry_velocity(coefficients: Coefficients, u: Tensor, v: Tensor) -> Weights:
     """Eq. C.4, entry by entry."""
-    (g, xi, zeta), (diagonal, off) = coefficients, split(u)
-    return (
-        torch.diag(-g * v**2 * diagonal + xi * v) - zeta * v**2 * off,
-        -(g * v * diagonal**2).sum() - (zeta * v * off**2).sum() + (xi * diagonal).sum(),
-    )
+    xi, zeta = coefficients
+    pull = (xi * u.diagonal()).sum()
+    return torch.diag(xi) * v - zeta * v**2 * u, pull - (zeta * v * u**2).sum()
 
 
 def entry_loss(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
     """l_rdm by entries, the second line of Eq. C.5."""
-    (g, xi, zeta), (diagonal, off) = coefficients, split(u)
-    quadratic = (g * diagonal**2).sum() / 2 + (zeta * off**2).sum() / 2
-    return v**2 * quadratic - v * (xi * diagonal).sum()
+    xi, zeta = coefficients
+    return (zeta * v**2 * u**2).sum() / 2 - (xi * u.diagonal() * v).sum()
 
 
-def velocity_error(setting: Setting, stated: Of) -> float:
-    """Of a velocity from minus the gradient of the exact loss, in all weights: those of u_12 and
-    u_21 must be 0, wherever the others are, so that the two stay 0."""
-    loss = population_loss(*setting)
-
-    def error(u: Tensor, v: Tensor) -> float:
-        theta = whole(u, v).requires_grad_()
-        (gradient,) = torch.autograd.grad(loss(theta), theta)
-        return relative(whole(*stated(u, v)), -gradient)
-
-    return max(error(*random_weights(setting[0].d, seed)) for seed in range(DRAWS))
+def points(setting: Setting) -> list[Weights]:
+    return [settings.random_weights(setting[0].d, seed) for seed in range(10)]
 
 
-def loss_error(setting: Setting, stated: LossOf) -> float:
+def gradient(setting: Setting, u: Tensor, v: Tensor, outer: float = 0.0) -> Tensor:
+    """Of the exact loss in all weights (p, v, U, r)."""
+    theta = whole(u, v, outer).requires_grad_()
+    (found,) = torch.autograd.grad(population_loss(*setting)(theta), theta)
+    return found
+
+
+def velocity_error(setting: Setting, stated: Callable[..., Weights]) -> float:
+    """From minus the gradient, which must be 0 in u_12 and u_21, so that the two stay 0."""
+    return max(relative(whole(*stated(*p)), -gradient(setting, *p)) for p in points(setting))
+
+
+def velocity_errors(every: list[Setting], g: GammaOf) -> float:
+    return max(velocity_error(s, partial(velocity, g, *s)) for s in every)
+
+
+def loss_error(setting: Setting, stated: Callable[..., Tensor]) -> float:
     """Of a loss plus tr(E Lambda)/2 from the exact one."""
     loss, constant = population_loss(*setting), setting[0].mean(torch.trace) / 2
-    points = [random_weights(setting[0].d, seed) for seed in range(DRAWS)]
-    values = torch.stack([stated(*point) + constant for point in points])
-    return relative(values, torch.stack([loss(whole(*point)) for point in points]))
+    values = torch.stack([stated(*p) + constant for p in points(setting)])
+    return relative(values, torch.stack([loss(whole(*p)) for p in points(setting)]))
 
 
-def slope_error(d: int, stated: LossOf, velocity_of: Of) -> float:
+def slope_error(
+    setting: Setting, stated: Callable[..., Tensor], flow: Callable[..., Weights]
+) -> float:
     """Of minus the gradient of a loss from a velocity."""
 
     def error(u: Tensor, v: Tensor) -> float:
         slopes = torch.autograd.grad(stated(u.requires_grad_(), v.requires_grad_()), (u, v))
-        moved = velocity_of(u.detach(), v.detach())
-        return relative(-whole(slopes[0], slopes[1]), whole(*moved))
+        return relative(-whole(slopes[0], slopes[1]), whole(*flow(u.detach(), v.detach())))
 
-    return max(error(*random_weights(d, seed)) for seed in range(DRAWS))
-
-
-VELOCITY = "largest relative difference from minus the gradient of the exact loss in all weights"
-VALUE = "largest relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
-SLOPE = "largest relative difference of minus the gradient from the stated flow"
+    return max(error(*p) for p in points(setting))
 
 
 @claim(
@@ -146,29 +124,22 @@ SLOPE = "largest relative difference of minus the gradient from the stated flow"
     r" U_{11}^\top - \Lambda^2 U_{11}^\top\right] \\ & u_{12} = u_{21} = 0 \end{aligned}",
 )
 def fixed_velocity(scale: Scale) -> Verdict:
-    small = fixed(2), 2
+    small = settings.fixed(2), 2
 
     def transposed(u: Tensor, v: Tensor) -> Weights:
         turned, v_velocity = velocity(gamma, *small, u.mT, v)
         return turned.mT, v_velocity
 
-    def outer_speed(outer: float) -> float:
-        theta = whole(*random_weights(2, 0), outer).requires_grad_()
-        (gradient,) = torch.autograd.grad(population_loss(*small)(theta), theta)
-        return torch.cat([gradient[:2], gradient[-2:]]).abs().max().item()
-
-    def error(g: GammaOf) -> float:
-        return max(velocity_error(s, partial(velocity, g, *s)) for s in FIXED)
+    def outer_speed(outer: float) -> Tensor:
+        found = gradient(small, *settings.random_weights(2, 0), outer)
+        return torch.cat([found[:2], found[-2:]]).abs().max()
 
     other = {"Lambda U Lambda Gamma": velocity_error(small, transposed)}
-    still = {"where they are 0": 0.0, "where they are 0.01": 0.01}
-    return Verdict(
-        [
-            *checked_gammas(VELOCITY, ROUNDING, error, other),
-            *checked("largest velocity of u_12 and u_21", ROUNDING, still, outer_speed),
-        ],
-        settings=SETTINGS,
-    )
+    still, moved = {"where they are 0": 0.0}, {"where they are 0.01": 0.01}
+    name = "largest velocity of u_12 and u_21"
+    outer = checks(name, ROUNDING, still, unlike=moved, measure=outer_speed)
+    every = gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, FIXED), **other)
+    return Verdict([*every, *outer], settings=SETTINGS)
 
 
 @claim(
@@ -183,11 +154,12 @@ def fixed_loss(scale: Scale) -> Verdict:
         return max(loss_error(s, partial(printed_loss, g, *s)) for s in FIXED)
 
     def slope(g: GammaOf) -> float:
-        pairs = [(partial(printed_loss, g, *s), partial(velocity, gamma, *s)) for s in FIXED]
-        return max(slope_error(s[0].d, *pair) for s, pair in zip(FIXED, pairs, strict=True))
+        flows = [partial(velocity, gamma, *s) for s in FIXED]
+        losses = [partial(printed_loss, g, *s) for s in FIXED]
+        return max(map(slope_error, FIXED, losses, flows))
 
     return Verdict(
-        [*checked_gammas(VALUE, ROUNDING, value), *checked_gammas(SLOPE, ROUNDING, slope)],
+        [*gamma_checks(VALUE, ROUNDING, value), *gamma_checks(SLOPE, ROUNDING, slope)],
         settings=SETTINGS,
         remarks=["The constant, which the paper leaves out, is tr(Lambda)/2."],
     )
@@ -204,29 +176,33 @@ def fixed_loss(scale: Scale) -> Verdict:
     r" \\ & u_{12} = u_{21} = 0 \end{aligned}",
 )
 def random_velocity(scale: Scale) -> Verdict:
-    settings = [(crossing(2), 2), (crossing(3), 8)]
-
-    def error(g: GammaOf) -> float:
-        return max(velocity_error(s, partial(velocity, g, *s)) for s in settings)
-
-    mean = (velocity_error(s, partial(velocity, gamma, s[0].averaged(), s[1])) for s in settings)
+    every = [(settings.crossing(2), 2), (settings.crossing(3), 8)]
+    mean = (velocity_error(s, partial(velocity, gamma, s[0].averaged(), s[1])) for s in every)
+    other = {"the mean covariance": max(mean)}
     return Verdict(
-        checked_gammas(VELOCITY, ROUNDING, error, {"the mean covariance": max(mean)}),
+        gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, every), **other),
         settings={"law": "three covariances that do not commute", "(d, N)": "(2, 2), (3, 8)"},
     )
 
 
-def checked_coefficients(name: str, error: Callable[[Setting, Coefficients], float]) -> list[Check]:
+def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float]) -> list[Check]:
     """The largest error over the diagonal laws, for the coefficients and near misses of them."""
+
     stated = {s: coefficients(*s) for s in DIAGONAL.values()}
-    mean = {s: coefficients(s[0].averaged(), s[1])[2] for s in stated}
-    cases = {
-        "Eq. C.3": stated,
-        "zeta_ji for zeta_ij": {s: (g, xi, zeta.mT) for s, (g, xi, zeta) in stated.items()},
-        "zeta_ij of the mean": {s: (g, xi, mean[s]) for s, (g, xi, _) in stated.items()},
+    mean = {(law, n): coefficients(law.averaged(), n)[1] for law, n in stated}
+    own = torch.eye(2, dtype=torch.bool)
+    wrong = {
+        "zeta_ji for zeta_ij": {s: (xi, zeta.mT) for s, (xi, zeta) in stated.items()},
+        "zeta_ij of the mean": {
+            s: (xi, torch.where(own, zeta, mean[s])) for s, (xi, zeta) in stated.items()
+        },
         "N + 1 for N": {(law, n): coefficients(law, n + 1) for law, n in stated},
     }
-    return checked(name, ROUNDING, cases, lambda of: max(error(s, c) for s, c in of.items()))
+
+    def largest(of: dict[Setting, Coefficients]) -> float:
+        return max(error(*each) for each in of.items())
+
+    return checks(name, ROUNDING, {"Eq. C.3": stated}, unlike=wrong, measure=largest)
 
 
 @claim(
@@ -238,10 +214,10 @@ def checked_coefficients(name: str, error: Callable[[Setting, Coefficients], flo
     r" u_{ii}^2 - \sum_{i \ne j} \zeta_{ij} u_{-1} u_{ij}^2 + \sum_i \xi_i u_{ii} \end{aligned}",
 )
 def entries_of_the_flow(scale: Scale) -> Verdict:
-    def error(setting: Setting, stated: Coefficients) -> float:
-        return velocity_error(setting, partial(entry_velocity, stated))
-
-    return Verdict(checked_coefficients(VELOCITY, error), settings={"laws": "; ".join(DIAGONAL)})
+    return Verdict(
+        coefficient_checks(VELOCITY, lambda s, of: velocity_error(s, partial(entry_velocity, of))),
+        settings={"laws": "; ".join(DIAGONAL)},
+    )
 
 
 @claim(
@@ -252,14 +228,11 @@ def entries_of_the_flow(scale: Scale) -> Verdict:
     r"\sum_{i \ne j} \zeta_{ij} u_{-1}^2 u_{ij}^2 - \sum_i \xi_i u_{ii} u_{-1}",
 )
 def random_loss(scale: Scale) -> Verdict:
-    def value(setting: Setting, stated: Coefficients) -> float:
-        return loss_error(setting, partial(entry_loss, stated))
-
-    def slope(setting: Setting, stated: Coefficients) -> float:
+    def slope(setting: Setting, of: Coefficients) -> float:
         flow = partial(entry_velocity, coefficients(*setting))
-        return slope_error(setting[0].d, partial(entry_loss, stated), flow)
+        return slope_error(setting, partial(entry_loss, of), flow)
 
+    value = coefficient_checks(VALUE, lambda s, of: loss_error(s, partial(entry_loss, of)))
     return Verdict(
-        [*checked_coefficients(VALUE, value), *checked_coefficients(SLOPE, slope)],
-        settings={"laws": "; ".join(DIAGONAL)},
+        [*value, *coefficient_checks(SLOPE, slope)], settings={"laws": "; ".join(DIAGONAL)}
     )

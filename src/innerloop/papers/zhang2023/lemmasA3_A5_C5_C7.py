@@ -1,14 +1,12 @@
 """What holds along the flow: Lemmas A.3, A.4, A.5, and C.5, C.6, C.7 with a random covariance."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from innerloop.papers.quantity import INEQUALITY, at_least, at_most
+from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
-from innerloop.papers.zhang2023.settings import checked
+from innerloop.papers.zhang2023.settings import tight
 from innerloop.theory.flow import Flow
 
 BALANCED = at_most(
@@ -16,66 +14,56 @@ BALANCED = at_most(
 )
 
 
-def imbalance(flow: Flow) -> float:
-    """The largest |v^2 - |U|_F^2| / v^2 on the path."""
-    squares = flow.path[:, 0] ** 2
-    return ((squares - flow.path[:, 1:].square().sum(-1)).abs() / squares).max().item()
-
-
 def balance(starts: list[Start]) -> Verdict:
-    cases = {
-        "starts of Assumption 3.3": [s.flow for s in starts],
-        "U(0) = 1.001 sigma Theta Theta^T": [s.from_direction(1.001 * s.direction) for s in starts],
-    }
-    name = "largest |v^2 - |U|_F^2| / v^2 on the paths"
-    checks = checked(name, BALANCED, cases, lambda flows: max(map(imbalance, flows)))
-    return Verdict(checks, settings=described(starts))
+    def imbalance(flows: list[Flow]) -> float:
+        paths = [flow.path.square() for flow in flows]
+        return max((p[:, 1:].sum(-1) / p[:, 0] - 1).abs().max().item() for p in paths)
+
+    found = checks(
+        "largest |v^2 - |U|_F^2| / v^2 on the paths",
+        BALANCED,
+        {"starts of Assumption 3.3": [s.flow for s in starts]},
+        unlike={"U(0) 0.1 % longer": [s.from_direction(1.001 * s.direction) for s in starts]},
+        measure=imbalance,
+    )
+    return Verdict(found, settings=described(starts))
 
 
-def least_v(start: Start, flow: Flow) -> float:
-    """The smallest v on the path over sigma."""
-    return flow.path[:, 0].min().item() / start.sigma
+def positivity(starts: list[Start], *remarks: str) -> Verdict:
+    def least_v(flow: Flow, start: Start) -> float:
+        return flow.path[:, 0].min().item() / start.sigma
 
-
-def past_the_saddle(start: Start) -> Flow:
-    """From U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F the flow passes to v < 0."""
-    square = start.law.mean(lambda c: c @ c)
-    return start.from_direction(-1.1 * square / square.norm())
-
-
-def positivity(starts: list[Start]) -> list[Check]:
-    flows = {
-        "starts of Assumption 3.3": [s.flow for s in starts],
-        "U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": list(map(past_the_saddle, starts)),
-    }
-    parts = {"sigma 0.1 % below the bound": 0.999, "sigma 0.1 % above it": 1.001}
-    return [
-        *checked(
-            "smallest v on the paths, relative to sigma",
-            at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
-            flows,
-            lambda found: min(map(least_v, starts, found)),
-        ),
-        *checked(
-            "largest loss at the start, relative to its linear term",
-            at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
-            parts,
-            lambda part: max(replace(start, fraction=part).first_loss() for start in starts),
-        ),
-    ]
+    squares = [start.law.square() for start in starts]  # from minus these the flow passes to v < 0
+    past = [s.from_direction(-1.1 * q / q.norm()) for s, q in zip(starts, squares, strict=True)]
+    positive = checks(
+        "smallest v on the paths, relative to sigma",
+        at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
+        {"starts of Assumption 3.3": [s.flow for s in starts]},
+        unlike={"U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": past},
+        measure=lambda flows: min(map(least_v, flows, starts)),
+    )
+    below = checks(
+        "largest loss at the start, relative to its linear term",
+        at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
+        {"sigma 0.1 % below the bound": 0.999},
+        unlike={"sigma 0.1 % above it": 1.001},
+        measure=lambda part: max(replace(s, fraction=part).first_loss() for s in starts),
+    )
+    remark = (
+        "For v > 0 the condition on sigma is not needed (theorem4.1-any-scale). For l~(0) < 0 it "
+        "is, and is sharp for d = 1."
+    )
+    about = described(starts)
+    return Verdict([*positive, *below], settings=about, remarks=[remark, *remarks])
 
 
 def lower_bound(starts: list[Start]) -> Verdict:
-    ratios = [s.lowest_v / (least_v(s, s.flow) * s.sigma) for s in starts]
-    factors = {"the bound": 1.0, "a bound 1 % higher": 1.01}
-    name = "largest ratio of the bound to the smallest v on a path"
+    ratios = [s.model.smallest_v(s.direction, s.sigma) / s.flow.path[:, 0].min() for s in starts]
+    high, low = float(max(ratios)), float(min(ratios))
     return Verdict(
-        checked(name, INEQUALITY, factors, lambda factor: factor * max(ratios)),
+        tight("largest ratio of the bound to the smallest v on a path", high, 1.01),
         settings=described(starts),
-        remarks=[
-            f"v stays {1 / max(ratios):.5g} to {1 / min(ratios):.3g} times above the bound. It is "
-            "nearly attained for d = 1 and small sigma."
-        ],
+        remarks=[f"v is {1 / high:.5g} (d = 1, small sigma) to {1 / low:.3g} times the bound."],
     )
 
 
@@ -97,16 +85,7 @@ def fixed_balance(scale: Scale) -> Verdict:
     r" \tilde\ell(0) < 0,\; u_{-1}(t) > 0 \text{ for all } t",
 )
 def fixed_positivity(scale: Scale) -> Verdict:
-    starts = fixed_starts(scale)
-    return Verdict(
-        positivity(starts),
-        settings=described(starts),
-        remarks=[
-            "For v > 0 the condition on sigma is not needed: v = 0 on a balanced path means U = 0, "
-            "a point of rest, which no other path reaches; see theorem4.1-any-scale. For l~(0) < 0 "
-            "it is, and is sharp for d = 1."
-        ],
-    )
+    return positivity(fixed_starts(scale))
 
 
 @claim(
@@ -132,8 +111,7 @@ def random_balance(scale: Scale) -> Verdict:
 
 @claim(
     "zhang2023/lemmaC.6",
-    "With a random covariance, too, the loss begins below 0 from a start of limited scale, and the "
-    "scalar block stays positive",
+    "With a random covariance, too, the loss begins below 0 and the scalar block stays positive",
     source="Lemma C.6, Eq. C.10 and C.11, and its proof",
     formula=r"0 < \sigma < \sqrt{\frac{2 \|\mathbb{E}\,\Lambda_\tau\Theta\|_F^2}{\sqrt{d}\,"
     r"\mathbb{E}\left[\|\Gamma_\tau\|_{op} \|\Lambda_\tau\|_F^2\right]}} \;\Rightarrow\;"
@@ -141,17 +119,13 @@ def random_balance(scale: Scale) -> Verdict:
 )
 def random_positivity(scale: Scale) -> Verdict:
     starts = random_starts(scale)
-    start = starts[1]
-    square = (start.law.mean(lambda c: c @ c) @ start.direction).trace().item()
-    return Verdict(
-        positivity(starts),
-        settings=described(starts),
-        remarks=[
-            "The proof sets E tr(Lambda^2 Theta Theta^T) equal to |E Lambda Theta|_F^2. The first "
-            f"is at least the second (here {square:.3f} and {start.seen:.3f}), so the condition is "
-            "only stricter than it need be.",
-            "For v > 0 no condition on sigma is needed, as for Lemma A.4.",
-        ],
+    law, theta = starts[1].law, starts[1].direction
+    square, (mean,) = (law.square() @ theta).trace(), law.averaged().covariances
+    return positivity(
+        starts,
+        "The proof sets E tr(Lambda^2 Theta Theta^T) equal to |E Lambda Theta|_F^2. The first is "
+        f"at least the second (here {square:.3f} and {(mean @ theta @ mean).trace():.3f}), so the "
+        "condition is stricter than it need be.",
     )
 
 

@@ -5,8 +5,6 @@ each of them average its square without error. `population_loss` is the loss (3.
 weights, obtained in this way from the layer itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,16 +16,15 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models.conventions import ZHANG
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.zhang2023.settings import Mixture
 from innerloop.prompt import Prompt
 
-Rule = tuple[np.ndarray, np.ndarray]
 Matrices = tuple[Tensor, Tensor]
 """W^PV and W^KQ."""
 
 
-def grid(rules: list[Rule]) -> tuple[Tensor, Tensor]:
+def grid(rules: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Tensor, Tensor]:
     """All combinations of nodes [points, rules], and their masses, which sum to 1."""
     nodes = torch.cartesian_prod(*(torch.as_tensor(x) for x, _ in rules))
     masses = torch.cartesian_prod(*(torch.as_tensor(m / m.sum()) for _, m in rules))
@@ -39,21 +36,23 @@ def as_prompt(x: Tensor, y: Tensor) -> Prompt:
     return Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
 
 
+def labelled(x: Tensor, w: Tensor) -> Prompt:
+    """With y = <w, x>, one w for each prompt."""
+    return as_prompt(x, (x @ w.unsqueeze(-1)).squeeze(-1))
+
+
 def linear_prompts(mixture: Mixture, length: int) -> tuple[Prompt, Tensor, Tensor, Tensor]:
     """Prompts with y = <w, x>, w ~ N(0, I), their covariances, weights w and masses.
 
     The square of a prediction has degree 6 in the query, 4 in an example and 4 in w.
     """
     d = mixture.d
-    rules = [roots_hermitenorm(3)] * d * (length + 1) + [roots_hermitenorm(4)] * d
-    nodes, mass = grid(rules)
-    w, z = nodes[:, :d], nodes[:, d:].view(-1, length + 1, d)
+    nodes, mass = grid([roots_hermitenorm(3)] * d * (length + 1) + [roots_hermitenorm(4)] * d)
     roots = torch.linalg.cholesky(mixture.covariances)
-    x = torch.cat([z @ root.mT for root in roots])
-    w = w.repeat(len(roots), 1)
+    x = torch.cat([nodes[:, d:].view(-1, length + 1, d) @ root.mT for root in roots])
+    w = nodes[:, :d].repeat(len(roots), 1)
     masses = (mixture.probabilities.unsqueeze(-1) * mass).flatten()
-    covariances = mixture.covariances.repeat_interleave(len(nodes), 0)
-    return as_prompt(x, (x @ w.unsqueeze(-1)).squeeze(-1)), covariances, w, masses
+    return labelled(x, w), mixture.covariances.repeat_interleave(len(nodes), 0), w, masses
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,8 @@ class Labels:
 
     def moments(self, covariance: Tensor) -> theory.linear.JointMoments:
         """Exact: quadrature is, for a polynomial of this degree."""
-        exact = theory.linear.JointMoments.of_function(
-            self.function, covariance, degree=self.degree
-        )
-        return exact.with_noise(self.noise_std)
+        of_function = theory.linear.JointMoments.of_function
+        return of_function(self.function, covariance, degree=self.degree).with_noise(self.noise_std)
 
     def every_prompt(self, length: int, covariance: Tensor) -> tuple[Prompt, Tensor]:
         """Prompts and masses; a squared error has degree 2 (1 + degree) in an example."""
@@ -87,21 +84,14 @@ class Labels:
         return (mass @ (predict(matrices, prompt) - prompt.y_query[:, 0]).square()).item()
 
 
-WEIGHT = torch.tensor([1.0, -0.5, 0.8, 0.3, -0.7], dtype=DTYPE)
-
-
 def linear(x: Tensor) -> Tensor:
-    return x @ WEIGHT[: x.shape[-1]]
-
-
-def cubic(x: Tensor) -> Tensor:
-    return x[..., 0] ** 3 - x[..., 1] * x[..., -1] + 0.3 * x[..., -1]
+    return x @ torch.tensor([1.0, -0.5, 0.8, 0.3, -0.7], dtype=DTYPE)[: x.shape[-1]]
 
 
 LABELS = {
     "linear": Labels(linear, 1),
     "linear with noise": Labels(linear, 1, noise_std=0.7),
-    "cubic": Labels(cubic, 3),
+    "cubic": Labels(lambda x: x[..., 0] ** 3 - x[..., 1] * x[..., -1] + 0.3 * x[..., -1], 3),
 }
 WORDS = (
     "Labels: <w, x> with w the first entries of (1, -0.5, 0.8, 0.3, -0.7); the same with noise of "
@@ -134,15 +124,18 @@ def minimum_around(product: Tensor) -> Tensor:
     return whole(product / power, power)
 
 
-SMALL = {1: 3, 2: 2}
-"""Up to these lengths, by dimension, every prompt can be visited."""
+def layer_around(product: Tensor) -> Matrices:
+    """W^PV and W^KQ of Eq. 4.1 or 4.12."""
+    return matrices_of(minimum_around(product), len(product))
+
+
 Loss = Callable[[Tensor], Tensor]
 
 
 @cache
 def population_loss(mixture: Mixture, n: int) -> Loss:
-    """The exact loss of theta = (p, v, U, r): from the layer itself where that can be done."""
-    if n <= SMALL.get(mixture.d, 0):
+    """The exact loss of theta = (p, v, U, r): from the layer itself where all prompts are few."""
+    if n <= {1: 3, 2: 2}.get(mixture.d, 0):
         return layer_loss(mixture, n)
     return theory.flow.whole_layer_loss(*mixture, n)
 
@@ -151,24 +144,27 @@ def layer_loss(mixture: Mixture, n: int) -> Loss:
     """The prediction is bilinear in the two matrices: its features are those of unit weights."""
     prompt, _, _, mass = linear_prompts(mixture, n)
     d, y = mixture.d, prompt.y_query[:, 0]
-    left, right = torch.eye(d + 1, dtype=DTYPE), torch.eye((d + 1) * d, dtype=DTYPE)
-    units = [torch.cat([a, b]) for a in left for b in right]
+    units = [torch.cat([a, b]) for a in identity(d + 1) for b in identity((d + 1) * d)]
     features = torch.stack([predict(matrices_of(unit, d), prompt) for unit in units])
     quadratic, slope = (features * mass) @ features.mT, (features * mass) @ y
-    power = mass @ y**2
 
     def loss(theta: Tensor) -> Tensor:
         products = torch.outer(theta[: d + 1], theta[d + 1 :]).flatten()
-        square = products @ quadratic @ products - 2 * slope @ products + power
+        square = products @ quadratic @ products - 2 * slope @ products + mass @ y**2
         return ZHANG.loss_factor * square
 
     return loss
 
 
-def trained_matrices(mixture: Mixture, n: int) -> Matrices:
-    """Where gradient flow of all weights ends, from a small balanced start."""
-    direction, sigma = theory.flow.balanced_direction(mixture.d, generator(5)), 0.3
+def end_of_all_weights(mixture: Mixture, n: int, direction: Tensor, sigma: float) -> Tensor:
+    """Where gradient flow of (p, v, U, r) on the exact loss ends, from Assumption 3.3."""
     start = whole(sigma * direction, torch.tensor(sigma, dtype=DTYPE))
     flow = theory.flow.gradient_flow(population_loss(mixture, n), start)
     assert flow.converged, flow.ended_because
-    return matrices_of(flow.end, mixture.d)
+    return flow.end
+
+
+def trained_matrices(mixture: Mixture, n: int) -> Matrices:
+    """Where gradient flow of all weights ends, from a small balanced start."""
+    direction = theory.flow.balanced_direction(mixture.d, generator(5))
+    return matrices_of(end_of_all_weights(mixture, n, direction, 0.3), mixture.d)

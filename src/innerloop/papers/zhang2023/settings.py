@@ -6,28 +6,32 @@ that no formula holds because matrices are diagonal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from itertools import product
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from scipy.special import roots_laguerre
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE, normal, rotated
-from innerloop.papers.quantity import Cases, Measured, Quantity, Tolerance, at_most
+from innerloop.papers.common import DTYPE, identity, normal, rotated
+from innerloop.papers.quantity import INEQUALITY, Tolerance, at_most, checks
 from innerloop.papers.verdict import Check
 
 SPECTRA = {1: [0.7], 2: [1.5, 0.4], 3: [1.5, 0.8, 0.4], 5: [1.5, 1.0, 0.8, 0.4, 0.2]}
 """Of Lambda, by dimension."""
+ROTATED = {d: f"eigenvalues {spectrum}, rotated" for d, spectrum in SPECTRA.items()}
 LIMIT = at_most(
     1e-6,
     "the integrator may err by 1e-10 in each of about a thousand steps, and stops at a gradient of "
     "1e-10 where the smallest curvature is above 0.01",
 )
-LOWEST = at_most(1e-8, "the loss is quadratic around a minimum, found to 1e-6 or better")
-T = TypeVar("T")
+LONG = 10**6
+"""Examples in a prompt, where a statement is about the limit."""
+K = 1 + sum(SPECTRA[3]) / min(SPECTRA[3])
+"""Lambda <= Gamma <= (1 + K/N) Lambda for d = 3."""
+NEARLY = at_most((2 * K + K**2) / LONG, f"2k/N of the variance, k^2 M/N^2 of bias, k = {K:.4g}")
 GammaOf = Callable[[Tensor, float], Tensor]
 """From Lambda and N to Gamma, right or wrong."""
 
@@ -44,8 +48,11 @@ class Mixture(NamedTuple):
 
     def mean(self, of: Callable[[Tensor], Tensor]) -> Tensor:
         """The expectation of a function of the covariance."""
-        parts = [p * of(c) for p, c in zip(self.probabilities, self.covariances, strict=True)]
-        return torch.stack(parts).sum(0)
+        return torch.stack([p * of(c) for c, p in zip(*self, strict=True)]).sum(0)
+
+    def square(self) -> Tensor:
+        """E Lambda^2."""
+        return self.mean(lambda c: c @ c)
 
     def averaged(self) -> Mixture:
         """Every prompt has the mean covariance: the near miss of a random one."""
@@ -69,27 +76,16 @@ def exponential(means: tuple[float, ...]) -> Mixture:
     Two nodes of Gauss-Laguerre quadrature for each. The expected loss is cubic in Lambda, so it is
     that of exponential entries, exactly.
     """
-    return two_point(means, *(torch.as_tensor(values) for values in roots_laguerre(2)))
+    values, weights = map(torch.as_tensor, roots_laguerre(2))
+    grid = torch.tensor(list(product(range(2), repeat=len(means))))
+    entries = values[grid] * torch.tensor(means, dtype=DTYPE)
+    return Mixture(torch.diag_embed(entries), weights[grid].prod(-1))
 
 
-@cache
-def nearly_fixed(means: tuple[float, ...]) -> Mixture:
-    """Independent diagonal entries that differ by 1 % from their means: bounds are tight here."""
-    values = torch.tensor([0.99, 1.01], dtype=DTYPE)
-    return two_point(means, values, torch.full((2,), 0.5, dtype=DTYPE))
-
-
-def two_point(means: tuple[float, ...], values: Tensor, weights: Tensor) -> Mixture:
-    grid = [list(point) for point in product(range(2), repeat=len(means))]
-    entries = torch.stack([values[point] for point in grid]) * torch.tensor(means, dtype=DTYPE)
-    return Mixture(torch.diag_embed(entries), torch.stack([weights[p].prod() for p in grid]))
-
-
-@cache
-def dependent() -> Mixture:
-    """Diagonal covariances whose entries depend on each other."""
-    entries = torch.tensor([[1.5, 0.3], [0.4, 1.2], [2.0, 1.6]], dtype=DTYPE)
-    return Mixture(torch.diag_embed(entries), torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE))
+PROBABILITIES = torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE)
+ENTRIES = torch.tensor([[1.5, 0.3], [0.4, 1.2], [2.0, 1.6]], dtype=DTYPE)
+DEPENDENT = Mixture(torch.diag_embed(ENTRIES), PROBABILITIES)
+"""Diagonal covariances whose entries depend on each other."""
 
 
 @cache
@@ -97,53 +93,46 @@ def crossing(d: int) -> Mixture:
     """Covariances that do not commute."""
     spectra = [[1.5, 0.8, 0.4], [2.0, 0.3, 0.6], [0.7, 1.1, 0.2]]
     covariances = torch.stack([rotated(s[:d], seed) for seed, s in enumerate(spectra)])
-    return Mixture(covariances, torch.tensor([0.5, 0.3, 0.2], dtype=DTYPE))
+    return Mixture(covariances, PROBABILITIES)
 
 
 def gamma(covariance: Tensor, n: float) -> Tensor:
     """Gamma = (1 + 1/N) Lambda + tr(Lambda)/N I of Theorem 4.1."""
-    identity = torch.eye(len(covariance), dtype=DTYPE)
-    return (1 + 1 / n) * covariance + covariance.trace() / n * identity
+    return (1 + 1 / n) * covariance + covariance.trace() / n * identity(len(covariance))
 
 
 def gammas() -> dict[str, GammaOf]:
     """Gamma as printed, and near misses."""
-
-    def without_trace(covariance: Tensor, n: float) -> Tensor:
-        return (1 + 1 / n) * covariance
-
-    def without_second(covariance: Tensor, n: float) -> Tensor:
-        return covariance + covariance.trace() / n * torch.eye(len(covariance), dtype=DTYPE)
-
     return {
         "Gamma as printed": gamma,
-        "Gamma without tr(Lambda)/N": without_trace,
-        "Gamma without Lambda/N": without_second,
-        "N + 1 for N": lambda covariance, n: gamma(covariance, n + 1),
+        "Gamma without tr(Lambda)/N": lambda lam, n: (1 + 1 / n) * lam,
+        "Gamma without Lambda/N": lambda lam, n: gamma(lam, n) - lam / n,
+        "N + 1 for N": lambda lam, n: gamma(lam, n + 1),
     }
 
 
-def checked(
-    name: str, tolerance: Tolerance, cases: Mapping[str, T], measure: Callable[[T], Measured]
+def gamma_checks(
+    name: str, tolerance: Tolerance, measure: Callable[[GammaOf], float], **others: float
 ) -> list[Check]:
-    """One quantity of several cases: the first must pass, and every other one must not."""
-    return against_the_rest(Quantity(name, measure, tolerance).of(cases))
+    """Gamma as printed against near misses of it, and others measured already."""
+    (right, value), *wrong = ((case, measure(g)) for case, g in gammas().items())
+    return checks(name, tolerance, {right: value}, unlike=dict(wrong) | others)
 
 
-def checked_gammas(
-    name: str,
-    tolerance: Tolerance,
-    measure: Callable[[GammaOf], float],
-    others: Mapping[str, float] | None = None,
-) -> list[Check]:
-    """The same of Gamma and its near misses; other wrong cases are measured already."""
-    values = {case: measure(g) for case, g in gammas().items()}
-    return against_the_rest(Cases(name, tolerance, values | dict(others or {})))
+def tight(name: str, ratio: float, near: float) -> list[Check]:
+    """A ratio of at most 1, which exceeds 1 if the inequality is this much stronger."""
+    wrong = {f"{near:.3g} times as strong": near * ratio}
+    return checks(name, INEQUALITY, {"as printed": ratio}, unlike=wrong)
 
 
-def against_the_rest(cases: Cases) -> list[Check]:
-    first, *others = cases
-    return [cases.check(first, unlike=other) for other in others]
+def inverse_gamma(covariance: Tensor, n: float) -> Tensor:
+    """The preconditioner of the layer trained on N examples."""
+    return torch.linalg.inv(gamma(covariance, n))
+
+
+def product_at_minimum(law: Mixture, n: float, g: GammaOf) -> Tensor:
+    """(E Gamma Lambda^2)^-1 E Lambda^2 of Eq. 4.12; with one covariance it is Gamma^-1."""
+    return torch.linalg.solve(law.mean(lambda c: g(c, n) @ c @ c), law.square())
 
 
 def random_weights(d: int, seed: int) -> tuple[Tensor, Tensor]:

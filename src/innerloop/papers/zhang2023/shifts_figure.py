@@ -4,41 +4,42 @@ For the covariance I nearly every loss of the trained layer has a short closed f
 hand here; `analysis.one_step_risk` and sampled prompts are compared with it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from matplotlib.figure import Figure as Picture
+from torch import Tensor
 
 from innerloop import theory
 from innerloop.algorithms import GradientDescent, Learner, LeastSquares, Ridge, Zero
-from innerloop.analysis import Shift, one_step_risk, shift_table, standard_shifts
-from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, measured
+from innerloop.analysis import one_step_risk, shift_table, standard_shifts
+from innerloop.papers.common import DTYPE
+from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.settings import against_the_rest
-from innerloop.tasks import GaussianCovariates, LinearRegression, OtherQueries, law_of
+from innerloop.papers.zhang2023.drawing import where
+from innerloop.tasks import LinearRegression
 
 D, N = 6, 40
-LEARNERS = {"least squares": ("s", "#009e73"), "ridge": ("D", "#aa4499")}
+SHOWN = {
+    "trained layer, exact": ("trained layer, exact", "|", "#0072b2", 15),
+    "trained layer": ("sampled", "o", "#0072b2", 5),
+    "least squares": ("least squares", "s", "#009e73", 5),
+    "ridge": ("ridge", "D", "#aa4499", 5),
+}
+"""Label, marker, colour and size of each column."""
 FLOOR = 1e-3
 """Where the picture's axis begins; noiseless least squares is at 1e-29."""
-DOUBLED, CUBED, TANH = "covariates × 2", "labels <w, x>³", "labels tanh <w, x>"
+DOUBLED, CUBED = "covariates × 2", "labels <w, x>³"
 
 
-def covariance_of(covariates: object) -> torch.Tensor:
-    assert isinstance(covariates, GaussianCovariates)
-    return covariates.covariance
+def by_hand(other: Tensor, m: float) -> dict[str, float]:
+    """Losses on M examples of the layer trained on N, x_q^T (a I) m with a = N / (N + d + 1).
 
-
-def by_hand(shift: Shift, m: float) -> float:
-    """The loss on M examples of the layer trained on N, x_q^T (a I) m with a = N / (N + d + 1).
-
-    NaN for labels that are no polynomial.
+    `other` is the spectrum of the other covariance. NaN for labels that are no polynomial.
     """
-    d, a = D, N / (N + D + 1)
+    d, a, ones = D, N / (N + D + 1), torch.ones(D, dtype=DTYPE)
 
-    def gaussian(spectrum: torch.Tensor) -> float:
+    def gaussian(spectrum: Tensor) -> float:
         """Examples and query of this spectrum: tr E[(I - a S) T (I - a S)]."""
         one, two, three = (float((spectrum**k).sum()) for k in (1, 2, 3))
         return one - 2 * a * two + a**2 * (three + (three + one * two) / m)
@@ -47,91 +48,74 @@ def by_hand(shift: Shift, m: float) -> float:
         """Query of E |x_q|^2 = power, examples of covariance I."""
         return power * (1 - 2 * a + a**2 * (1 + (d + 1) / m))
 
-    ones = torch.ones(d, dtype=torch.float64)
-    name, law = shift.name, law_of(shift.task)
-    if name.startswith("label noise"):
-        return query(d) + a**2 * (d / 4) * d / m
-    if name.startswith("covariates ×"):
-        factor = {"1/2": 0.25, "2": 4.0}[name.split("× ")[1]]
-        return gaussian(factor * ones)
-    if name in ("query of another covariance", "query × 3"):
-        assert isinstance(law.queries, OtherQueries)
-        return query(float(covariance_of(law.queries.covariates).trace()))
-    if name == "covariates of another covariance":
-        return gaussian(torch.linalg.eigvalsh(covariance_of(law.covariates)))
-    if name == "query among the examples":  # tr E[(I - a S)^2 S]
-        cubes = d * (m**2 + d**2 + 3 * m * d + 3 * m + 3 * d + 4) / m**2
-        return d - 2 * a * d * (m + d + 1) / m + a**2 * cubes
-    if name.startswith("query orthogonal"):
-        return d - law.n
-    if name.startswith("variances"):  # E l = 1, E l^2 = 2, E l^3 = 6
-        return d * (1 - 4 * a + a**2 * (6 + (12 + 2 * (d - 1)) / m))
-    if name == CUBED:  # E y x = 3 |w|^2 w, E y^2 = 15 |w|^6, E y^2 |x|^2 = (15 d + 90) |w|^6
-        seen = 9 + (15 * d + 90 - 9) / m
-        return d * (d + 2) * (d + 4) * (15 - 18 * a + a**2 * seen)
-    if name == TANH:
-        return np.nan
-    return query(d) * {"weights × 3": 9, "as trained": 1, "covariates rotated": 1}[name]
+    third = d * (m**2 + d**2 + 3 * m * d + 3 * m + 3 * d + 4) / m**2  # tr E S^3
+    return {
+        "as trained": query(d),
+        "label noise, half of the labels' std": query(d) + a**2 * (d / 4) * d / m,
+        "weights × 3": 9 * query(d),
+        "labels tanh <w, x>": np.nan,
+        # E y x = 3 |w|^2 w, E y^2 = 15 |w|^6, E y^2 |x|^2 = (15 d + 90) |w|^6
+        CUBED: d * (d + 2) * (d + 4) * (15 - 18 * a + a**2 * (9 + (15 * d + 90 - 9) / m)),
+        "query of another covariance": query(float(other.sum())),
+        "query × 3": query(9 * d),
+        "query among the examples": d - 2 * a * d * (m + d + 1) / m + a**2 * third,
+        "query orthogonal to 3 examples": d - 3,
+        "covariates × 1/2": gaussian(ones / 4),
+        DOUBLED: gaussian(4 * ones),
+        "covariates of another covariance": gaussian(other),
+        "covariates rotated": query(d),
+        # E l = 1, E l^2 = 2, E l^3 = 6
+        "variances × Exp(1), new for every prompt": d
+        * (1 - 4 * a + a**2 * (6 + (12 + 2 * (d - 1)) / m)),
+    }
 
 
 def judge(tables: Tables) -> Verdict:
-    table = {key: np.asarray(column) for key, column in tables["losses"].items()}
-    names, exact = table["shift"], table["trained layer, exact"]
-    known = np.isfinite(table["by hand"])
-    found = exact[known]
-    hand = measured(
-        "largest relative difference of the exact losses from those by hand",
-        ROUNDING,
-        {
-            "by hand": float(np.abs(found / table["by hand"][known] - 1).max()),
-            "M + 1 for M": float(np.abs(found / table["by hand, M + 1"][known] - 1).max()),
-        },
-    )
+    table = where(tables["losses"])
+    exact, known = table["trained layer, exact"], np.isfinite(table["by hand"])
     # Cubed labels make the loss of degree 8 in the covariates: never judged by sampling.
-    sampled = names != CUBED
+    sampled = table["shift"] != CUBED
     mean, spread = (table[key][sampled] for key in ("trained layer", "trained layer, error"))
-    z = measured(
+    row = list(table["shift"]).index(DOUBLED)
+    share = table["trained layer, exact"] / table["zero"]
+    hand = checks(
+        "relative difference of the exact losses from those by hand",
+        ROUNDING,
+        {"by hand": table["by hand"]},
+        unlike={"M + 1 for M": table["by hand, M + 1"]},
+        measure=lambda stated: np.abs(exact[known] / stated[known] - 1).max(),
+    )
+    z = checks(
         "largest |z| of sampled losses, without cubed labels",
         SAMPLING,
-        {
-            "the exact losses": float(np.abs((mean - exact[sampled]) / spread).max()),
-            "the loss without a shift": float(np.abs((mean - exact[0]) / spread).max()),
-        },
+        {"the exact losses": exact[sampled]},
+        unlike={"the loss without a shift": exact[:1]},
+        measure=lambda stated: np.abs((mean - stated) / spread).max(),
     )
-    (row,) = np.flatnonzero(names == DOUBLED)
-    worse = measured(
+    worse = checks(
         "loss over that of predicting 0",
         at_least(1.0, "above 1, predicting nothing would be better"),
-        {
-            DOUBLED: table["trained layer, exact"][row] / table["zero"][row],
-            "covariates × 1/2": (exact / table["zero"])[row - 1],
+        {DOUBLED: share[row]},
+        unlike={
+            "covariates × 1/2": share[row - 1],
             "least squares, covariates × 2": table["least squares"][row] / table["zero"][row],
         },
     )
-    return Verdict([*against_the_rest(hand), *against_the_rest(z), *against_the_rest(worse)])
+    return Verdict([*hand, *z, *worse])
 
 
 def draw(tables: Tables) -> Picture:
-    table = tables["losses"]
-    names, kinds = [str(name) for name in table["shift"]], list(table["kind"])
-    rows = range(len(names))
+    table = where(tables["losses"])
+    rows = range(len(table["shift"]))
     picture = Picture(figsize=(8.2, 4.4))
     axes = picture.subplots()
-    for i in rows:
-        if i and kinds[i] != kinds[i - 1]:
-            axes.axhline(i - 0.5, color="#9ca3af", linewidth=0.8)
-
-    def show(column: str, label: str, marker: str, colour: str, size: float = 5) -> None:
-        pairs = zip(table[column], table["zero"], strict=True)
-        values = [max(float(v) / float(z), FLOOR) for v, z in pairs]
+    for i in np.flatnonzero(table["kind"][1:] != table["kind"][:-1]):
+        axes.axhline(i + 0.5, color="#9ca3af", linewidth=0.8)
+    for column, (label, marker, colour, size) in SHOWN.items():
+        values = np.maximum(table[column] / table["zero"], FLOOR)
         axes.plot(values, rows, marker, color=colour, label=label, markersize=size)
-
-    show("trained layer, exact", "trained layer, exact", "|", "#0072b2", 15)
-    show("trained layer", "sampled", "o", "#0072b2")
-    for name, (marker, colour) in LEARNERS.items():
-        show(name, name, marker, colour)
     axes.axvline(1.0, color="#333333", linestyle="--", linewidth=1, label="zero predictor")
-    axes.set_yticks(list(rows), names)
+    axes.set_yticks(list(rows), table["shift"])
     axes.invert_yaxis()
     axes.set(xscale="log", xlabel="loss / loss of the zero predictor   (left edge: 0.001 or less)")
     axes.set_xlim(FLOOR * 0.8, None)
@@ -160,22 +144,24 @@ def shifts(scale: Scale) -> Numbers:
     samples = scale.pick(smoke=2_000, quick=40_000, paper=400_000)
     every = standard_shifts(task)
     rows = shift_table(learners, every, samples=samples, seed=0).rows
+    (other,) = (s.task for s in every if s.name == "covariates of another covariance")
+    assert isinstance(other, LinearRegression)
+    spectrum = torch.linalg.eigvalsh(other.covariance)
     table: dict[str, list[float | int | str]] = {
         "kind": [shift.kind for shift in every],
         "shift": [shift.name for shift in every],
         "trained layer, exact": [one_step_risk(shift.task, best) for shift in every],
-        "by hand": [by_hand(shift, N) for shift in every],
-        "by hand, M + 1": [by_hand(shift, N + 1) for shift in every],
+        "by hand": [by_hand(spectrum, N)[shift.name] for shift in every],
+        "by hand, M + 1": [by_hand(spectrum, N + 1)[shift.name] for shift in every],
         "trained layer, error": [row.losses["trained layer"].standard_error for row in rows],
     }
     table |= {name: [row.losses[name].mean for row in rows] for name in learners}
     caption = (
         f"Loss under each shift relative to predicting zero, d = {D}, N = M = {N}. Bars are exact, "
-        "points are sampled. Larger weights, and queries of another distribution that do not "
-        "depend on the examples, leave the trained layer as good as where it was trained; label "
-        "noise costs it little. Labels that are not linear cost every learner. With covariates "
-        "twice as long the layer's predictions are four times too large, and its loss is above "
-        "that of predicting nothing; least squares, which reads the covariance off the prompt, "
-        "does not notice. Nobody can predict a query that no example has a component of."
+        "points are sampled. Larger weights, and queries that do not depend on the examples, leave "
+        "the trained layer as good as where it was trained; label noise costs it little, labels "
+        "that are not linear cost every learner. With covariates twice as long its predictions are "
+        "four times too large and worse than nothing; least squares does not notice. Nobody can "
+        "predict a query that no example has a component of."
     )
     return Numbers({"losses": table}, caption, {"task": task, "prompts": samples, "seed": 0})
