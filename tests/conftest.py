@@ -11,6 +11,7 @@ UNCHECKED = (
     "theory.wishart",  # exact recursions: millions of tiny calls that take no tensors
     "theory.linear.long_prompts",  # fractions, no tensors
     "papers",  # claims call checked functions; checking their own helpers doubles their time
+    "reproduction",
     "report",
     "benchmarks",
     "cli",

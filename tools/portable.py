@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop import papers
-from innerloop.papers.dependencies import modules_behind
+from innerloop.reproduction.dependencies import modules_behind
 
 TRAINING = ("innerloop.training.trainer", "innerloop.training.lbfgs")
 NO_VERDICT = "error"

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from innerloop import papers
+from innerloop import papers, reproduction
 from innerloop.cli import main
 from innerloop.cli.reproduce import _verdict_table
-from innerloop.papers import Check, Result, Scale, Verdict
+from innerloop.papers import Check, Scale, Verdict
+from innerloop.reproduction import Result
 from innerloop.runs import RunStore
 from tests.entries import claim_of
 
@@ -31,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def folder_of(id, store):
-    papers.reproduce(papers.entries()[id], Scale.SMOKE, store)
+    reproduction.reproduce(papers.entries()[id], Scale.SMOKE, store)
     (path,) = store.root.glob(f"{id.replace('/', '-')}-*")
     return path
 
@@ -51,13 +52,14 @@ def test_an_entry_that_cannot_be_saved_takes_no_other_with_it(folder, capsys):
     assert "it could not be saved" in broken["error"]
     assert other["error"] == ""
     assert "ahn2023/lemma10" in Path("report/index.html").read_text()
-    assert list(papers.all_found(Scale.SMOKE, RunStore(folder / "runs"))) == ["ahn2023/lemma10"]
+    found = reproduction.all_found(Scale.SMOKE, RunStore(folder / "runs"))
+    assert list(found) == ["ahn2023/lemma10"]
 
 
 def test_one_entry_measured_again_leaves_the_others_in_the_report(folder, capsys):
     store = RunStore(folder / "runs")
     for id in ("ahn2023/lemma2", "zhang2023/lemmaC.3"):
-        papers.reproduce(papers.entries()[id], Scale.SMOKE, store)
+        reproduction.reproduce(papers.entries()[id], Scale.SMOKE, store)
     assert main(["reproduce", "ahn2023/lemma2", "--scale", "smoke"]) == 0
     page = Path("report/index.html").read_text()
     assert 'id="ahn2023/lemma2"' in page
@@ -82,7 +84,7 @@ def test_what_cannot_end_well_is_refused_before_anything_is_measured(
     Path("taken").mkdir()
     os.mkfifo("pipe")
     Path("file").write_text("")
-    monkeypatch.setattr(papers, "measure_all", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(reproduction, "measure_all", lambda *_, **__: pytest.fail("measured"))
     assert main(["reproduce", "ahn2023/lemma2", *arguments]) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innerloop import papers
+from innerloop import papers, reproduction
 from innerloop.cli import main
 from innerloop.experiments import TABLES, Spec
 from innerloop.papers import Scale
@@ -276,7 +276,7 @@ for line in sys.stdin.read().splitlines():
 
 
 def test_a_terminal_that_knows_ascii_alone_is_enough_for_every_table(run, folder):
-    measured = papers.reproduce(
+    measured = reproduction.reproduce(
         papers.entries()["ahn2023/lemma2"], Scale.SMOKE, RunStore(Path("runs"))
     )
     assert measured.outcome == "holds"

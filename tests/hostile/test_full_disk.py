@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from innerloop import papers
+from innerloop import papers, reproduction
 from innerloop.papers import Scale
 from innerloop.runs import RunStore
 from tests.hostile.helpers import TRAIN, ended, refusal, small_run
@@ -54,7 +54,7 @@ def left_in(path):
 
 def measured(runs):
     """A result on disk, so that nothing has to be measured by another process."""
-    papers.reproduce(papers.entries()[ID], Scale.SMOKE, RunStore(runs))
+    reproduction.reproduce(papers.entries()[ID], Scale.SMOKE, RunStore(runs))
     return ["reproduce", ID, "--scale", "smoke", "--runs", str(runs)]
 
 

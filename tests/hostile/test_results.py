@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from innerloop.papers import Check, Correction, Kind, Scale, Verdict, found, reproduce
-from innerloop.papers.reproduce import Result
-from innerloop.papers.stored import sealed
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict
 from innerloop.report import write_report
+from innerloop.reproduction import found, reproduce
+from innerloop.reproduction.reproduce import Result
+from innerloop.reproduction.stored import sealed
 from innerloop.runs import RunStore
 from tests.entries import claim_of
 

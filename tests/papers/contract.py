@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 
 from innerloop.papers import Entry, Outcome, Scale
-from innerloop.papers.findings import FINDINGS
-from innerloop.papers.reproduce import reproduce
 from innerloop.report import to_mathml
+from innerloop.report.findings import FINDINGS
 from innerloop.report.plot_style import drawn
+from innerloop.reproduction.reproduce import reproduce
 from innerloop.runs import RunStore
 
 

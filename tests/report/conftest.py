@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure as Picture
 
 from innerloop.papers.registry import Measurement, Table
-from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.report import write_report
+from innerloop.reproduction.reproduce import Result
 from tests.entries import claim_of, figure_of
 
 PRINTED = r"E[G^2] = \frac{n+2}{n} \Sigma^2"

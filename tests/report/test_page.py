@@ -14,10 +14,10 @@ import pytest
 from matplotlib.figure import Figure as Picture
 
 from innerloop import index
-from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Check, Correction, Kind, Outcome, Verdict
 from innerloop.report import FormulaError, write_report
 from innerloop.report.page import MEANINGS
+from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError
 from innerloop.tables import as_csv
 

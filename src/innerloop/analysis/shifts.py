@@ -138,8 +138,7 @@ def _label_std(task: Regression | LinearRegression) -> float:
 
 def _graded(covariance: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
     """From half to one and a half times the variance, coordinate by coordinate."""
-    kind = {"dtype": covariance.dtype, "device": covariance.device}
-    graded = torch.linspace(0.5, 1.5, len(covariance), **kind).sqrt()
+    graded = torch.linspace(0.5, 1.5, len(covariance), dtype=torch.float64).sqrt().to(covariance)
     return graded[:, None] * covariance * graded
 
 

@@ -16,11 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from innerloop import papers
+from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
-from innerloop.papers import Entry, Outcome, Result, Scale
+from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import write_report
+from innerloop.reproduction import Result
 from innerloop.runs import RunStore, require_writable, writable_folder, write_atomic
 
 STYLES = {
@@ -67,11 +68,11 @@ def reproduce(
     if json_file is not None:
         require_writable("json", json_file)
     console, store = make_console(), RunStore(runs)
-    on_disk = papers.all_found(scale, store)
+    on_disk = reproduction.all_found(scale, store)
     by_id = {e.id: on_disk[e.id] for e in chosen if e.id in on_disk and not force}
     missing = [entry for entry in chosen if entry.id not in by_id]
     if missing:
-        measured = papers.measure_all(missing, scale, store, workers=workers, threads=threads)
+        measured = reproduction.measure_all(missing, scale, store, workers=workers, threads=threads)
         by_id |= _shown(missing, measured, console)
     elif chosen:
         console.print("all of it was found on disk; --force measures again")

@@ -115,7 +115,6 @@ def encoder(
 
 
 StartName = Literal["fan-in", "gpt2"]
-STARTS = {"fan-in": Start.by_fan_in(), "gpt2": Start.gpt2()}
 
 
 def gpt2(
@@ -139,7 +138,7 @@ def gpt2(
             BlockShape(width, heads),
             layers=layers,
             length=length if positions else None,
-            start=STARTS[start],
+            start=_start(start),
             generator=generator,
         )
 
@@ -203,7 +202,7 @@ def algoformer(
             after=around,
             length=length if positions else None,
             inject=inject,
-            start=STARTS[start],
+            start=_start(start),
             generator=generator,
         )
 
@@ -222,6 +221,10 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "looped-transformer": looped_transformer,
     "algoformer": algoformer,
 }
+
+
+def _start(name: StartName) -> Start:
+    return Start.gpt2() if name == "gpt2" else Start.by_fan_in()
 
 
 def _reading(

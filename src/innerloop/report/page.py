@@ -11,15 +11,15 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from innerloop import index
-from innerloop.papers.findings import findings
 from innerloop.papers.registry import PAPERS, Entry, Paper
-from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Kind, Outcome
 from innerloop.report import number_format
+from innerloop.report.findings import findings
 from innerloop.report.mathml import FormulaError, to_mathml
 from innerloop.report.plot_style import drawn
 from innerloop.report.prose import prose
 from innerloop.report.provenance import provenance
+from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError, writable_folder, write_atomic
 from innerloop.tables import as_csv
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from innerloop.papers.common import SEED_BLOCK
-from innerloop.papers.dependencies import code_behind
 from innerloop.papers.registry import Entry, Table, entries
-from innerloop.papers.stored import Contents, Damaged, Record, sealed, unsealed
 from innerloop.papers.verdict import Outcome, Scale, Verdict
+from innerloop.reproduction.dependencies import code_behind
+from innerloop.reproduction.stored import Contents, Damaged, Record, sealed, unsealed
 from innerloop.runs import OutputError, RunStore, read_json, write_atomic
 from innerloop.tables import as_csv
 

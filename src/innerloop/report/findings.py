@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from innerloop.papers.reproduce import Result
 from innerloop.papers.verdict import Check, Outcome
+from innerloop.reproduction.reproduce import Result
 
 
 @dataclass(frozen=True)

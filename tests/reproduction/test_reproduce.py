@@ -8,20 +8,9 @@ import sys
 
 import pytest
 
-from innerloop.papers import (
-    Check,
-    Correction,
-    Kind,
-    Measurement,
-    Outcome,
-    Scale,
-    Verdict,
-    all_found,
-    entries,
-    found,
-    reproduce,
-)
-from innerloop.papers.stored import sealed
+from innerloop.papers import Check, Correction, Kind, Measurement, Outcome, Scale, Verdict, entries
+from innerloop.reproduction import all_found, found, reproduce
+from innerloop.reproduction.stored import sealed
 from innerloop.runs import RunStore
 from innerloop.tables import as_csv
 from tests.entries import claim_of, figure_of
@@ -216,7 +205,9 @@ def test_other_code_and_another_torch_measure_again(measured, store, monkeypatch
     if part == "torch":
         monkeypatch.setattr("torch.__version__", "0.0.1")
     else:
-        module = sys.modules["innerloop.papers.reproduce"]  # papers.reproduce is the function
+        module = sys.modules[
+            "innerloop.reproduction.reproduce"
+        ]  # reproduction.reproduce is the function
         monkeypatch.setattr(module, "code_behind", lambda function: "another")
     reproduce(measured.claim, Scale.SMOKE, store)
     assert measured.times == 2

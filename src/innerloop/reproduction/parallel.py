@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from innerloop.papers.registry import Entry, select
-from innerloop.papers.reproduce import Result, reproduce, without_measurement
-from innerloop.papers.stored import Record
 from innerloop.papers.verdict import Scale
+from innerloop.reproduction.reproduce import Result, reproduce, without_measurement
+from innerloop.reproduction.stored import Record
 from innerloop.runs import RunStore
 from innerloop.workers import Lost, call_for_each
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from innerloop.papers import Check, Outcome, Result, Scale, Verdict, entries, reproduce, select
-from innerloop.papers.findings import FINDINGS, check_of, findings, rounded
+from innerloop.papers import Check, Outcome, Scale, Verdict, entries, select
+from innerloop.report.findings import FINDINGS, check_of, findings, rounded
+from innerloop.reproduction import Result, reproduce
 from innerloop.runs import RunStore
 
 GOOD = Check("a", 0.0, 1.0, 2.0, "why", "control")

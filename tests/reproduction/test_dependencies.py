@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from innerloop.papers import Scale, entries
-from innerloop.papers.dependencies import SourceTree, code_behind
+from innerloop.reproduction.dependencies import SourceTree, code_behind
 
 FILES = {
     "__init__.py": '"""A package."""\nfrom lab.prompt import Prompt\n__all__ = ["Prompt"]\n',
