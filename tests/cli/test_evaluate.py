@@ -216,7 +216,7 @@ def test_weights_of_a_run_go_into_a_model_that_is_named(command, tmp_path):
         (["run", "--samples", "1"], "samples must be at least 2"),
         (["run", "--against", "olss"], "no algorithm is called 'olss'; did you mean ols?"),
         (["run", "--task", "linear:d=7"], "the model reads d = 2, the task has d = 7"),
-        (["run", "--against", "feature-ridge"], "is known for the task dictionary only"),
+        (["run", "--against", "feature-ridge"], "needs a task with features"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_with_a_sentence(words, sentence, command):

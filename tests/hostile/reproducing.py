@@ -11,9 +11,7 @@ from pathlib import Path
 
 from innerloop.papers import Check, Verdict, registry
 
-measuring = sys.modules[
-    "innerloop.reproduction.reproduce"
-]  # reproduction.reproduce is the function
+measuring = sys.modules["innerloop.reproduction.reproduce"]  # not the function
 measuring.code_behind = lambda function: "these claims"  # they are no code of innerloop's
 registry.check_papers = lambda: None  # the papers themselves are not needed
 

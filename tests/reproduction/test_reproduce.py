@@ -205,9 +205,7 @@ def test_other_code_and_another_torch_measure_again(measured, store, monkeypatch
     if part == "torch":
         monkeypatch.setattr("torch.__version__", "0.0.1")
     else:
-        module = sys.modules[
-            "innerloop.reproduction.reproduce"
-        ]  # reproduction.reproduce is the function
+        module = sys.modules["innerloop.reproduction.reproduce"]  # not the function
         monkeypatch.setattr(module, "code_behind", lambda function: "another")
     reproduce(measured.claim, Scale.SMOKE, store)
     assert measured.times == 2
