@@ -89,20 +89,16 @@ def figure1(scale: Scale) -> Numbers:
     every_size = (2, 3, 5, 10, 20, 50, 100)
     sizes = scale.pick(smoke=(2, 20), quick=every_size, paper=every_size)
     seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
-    prompts = [prompt_trained(D, n, LOOPS, seed, scale) for n in sizes for seed in prompt_seeds]
-    runs = {
-        "symmetric": [looped_transformer(D, n, LOOPS, seed) for n in sizes for seed in seeds],
-        "prompts": prompts,
-    }
-    ends = [
-        run.row(kind) | {"shift at the start": run.history["shift"][0]}
-        for kind, group in runs.items()
-        for run in group
-    ]
+    runs = [("symmetric", looped_transformer(D, n, LOOPS, s)) for n in sizes for s in seeds]
+    prompts = [prompt_trained(D, n, LOOPS, s, scale) for n in sizes for s in prompt_seeds]
+    runs += [("prompts", run) for run in prompts]
     off = [run.step / run.best.steps[0].item() - 1 for run in prompts]
     return Numbers(
         {
-            "ends": parts.as_table(ends),
+            "ends": parts.as_table(
+                run.row(kind) | {"shift at the start": run.history["shift"][0]}
+                for kind, run in runs
+            ),
             "exact": parts.as_table(parts.exact_row(LOOPS, n, D) for n in sizes),
         },
         f"Where looped training ends with n examples (d = {D}, {LOOPS} loops); black: the exact "

@@ -15,10 +15,10 @@ from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 Losses = dict[tuple[int, int], float]
 
 
-def worst(ends: Table, kind: str, column: str) -> Losses:
+def worst(table: Table, column: str) -> Losses:
     """The largest loss of all starts, by n and loops."""
     found: Losses = {}
-    for row in parts.as_rows(ends, training=kind):
+    for row in parts.as_rows(table):
         key = row["n"], row["loops"]
         found[key] = max(row[column], found.get(key, 0.0))
     return found
@@ -43,8 +43,7 @@ def more_loops_are_lower(looped: Losses, exact: dict) -> list[Check]:
 
 def judge(tables: Tables) -> Verdict:
     exact = parts.by_setting(tables["exact"])
-    looped = worst(tables["ends"], "looped", "ray loss")
-    layers = worst(tables["ends"], "layers", "loss")
+    looped, layers = worst(tables["ends"], "ray loss"), worst(tables["layers"], "loss")
     ratio = {key: looped[key] / layers[key] for key in layers}
     last, many = max(loops for _, loops in ratio), parts.EXAMPLES[-1]
     similar, similar_for_two = checks(
@@ -67,7 +66,7 @@ def judge(tables: Tables) -> Verdict:
         unlike={"L loops, smallest": min(excess[1])},
     )
     lower = more_loops_are_lower(looped, exact)
-    ends = parts.as_rows(tables["ends"], training="looped")
+    ends = parts.as_rows(tables["ends"])
     lands = parts.lands_on_the_best_step(ends, tables["exact"], parts.LARGE_D)
     listed = ", ".join(f"{r:.3g} (n = {n}, L = {loops})" for (n, loops), r in ratio.items())
     return Verdict(
@@ -128,27 +127,27 @@ def exact_row(loops: int, n: int, d: int) -> training.Row:
 )
 def figure2(scale: Scale) -> Numbers:
     d, seeds = parts.LARGE_D, parts.seeds(scale)
+    settings = [(n, loops) for n in parts.EXAMPLES for loops in parts.loop_counts(scale)]
     ends: list[training.Row] = []
-    histories, exact = {}, []
-    for n in parts.EXAMPLES:
-        for loops in parts.loop_counts(scale):
-            exact.append(exact_row(loops, n, d))
-            runs = [training.looped_transformer(d, n, loops, seed) for seed in seeds]
-            ends += [run.row("looped") for run in runs]
-            histories[f"looped n={n} L={loops}"] = [(run.seed, run.history) for run in runs]
-            if loops > 1:
-                untied = [(s, training.untied_transformer(d, n, loops, s)) for s in seeds]
-                histories[f"layers n={n} L={loops}"] = untied
-                for seed, history in untied:
-                    row: training.Row = dict.fromkeys(ends[0], float("nan"))
-                    row |= {"training": "layers", "n": n, "loops": loops, "seed": seed}
-                    ends.append(row | {"loss": history["loss"][-1]})
+    layers: list[training.Row] = []
+    histories = {}
+    for n, loops in settings:
+        runs = [training.looped_transformer(d, n, loops, seed) for seed in seeds]
+        ends += [run.row("looped") for run in runs]
+        histories[f"looped n={n} L={loops}"] = [(run.seed, run.history) for run in runs]
+        if loops > 1:
+            untied = [(s, training.untied_transformer(d, n, loops, s)) for s in seeds]
+            histories[f"layers n={n} L={loops}"] = untied
+            layers += [
+                {"n": n, "loops": loops, "seed": s, "loss": h["loss"][-1]} for s, h in untied
+            ]
     every = history_table(histories)
     return Numbers(
         {
             "training": {key: every[key] for key in ("training", "seed", "step", "loss")},
             "ends": parts.as_table(ends),
-            "exact": parts.as_table(exact),
+            "layers": parts.as_table(layers),
+            "exact": parts.as_table(exact_row(loops, n, d) for n, loops in settings),
         },
         f"Training loss (d = {d}), mean and range over {len(seeds)} starts, of one layer looped L "
         "times (left) and of L layers (right); dotted: the exact optima, which training reaches. "

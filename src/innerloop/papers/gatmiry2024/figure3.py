@@ -12,6 +12,8 @@ f(t) = (1 - a t)^{2L}, convex,
 by |M|_F^2 >= tr M^2 and Jensen's inequality for the spectral measure of e_i.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -43,12 +45,8 @@ def shifted_task(n: int) -> LinearRegression:
 def shifted_means(step: float, n: int, most: int) -> list[float]:
     """The exact loss out of distribution after 1, ..., `most` loops."""
     task, a = shifted_task(n), step * identity(parts.LARGE_D)
-    return [
-        theory.linear.tied_risk(
-            a, task.covariance, n, task.prior, loops=loops, symmetric=True
-        ).item()
-        for loops in range(1, most + 1)
-    ]
+    loss = partial(theory.linear.tied_risk, a, task.covariance, n, task.prior, symmetric=True)
+    return [loss(loops=loops).item() for loops in range(1, most + 1)]
 
 
 def shifted_lower_bound(step: float, n: int, loops: int) -> Float[Tensor, " counts"]:

@@ -24,7 +24,7 @@ def free_and_symmetric(tables: Tables) -> list[Check]:
         rows = parts.as_rows(tables["free"], kind=kind)
         return [row["loss"] / row["best loss"] - 1 for row in rows if row["n"] in sizes]
 
-    bend = {row["n"]: row["curvature"] for row in parts.as_rows(tables["curvature"])}
+    bend = {row["n"]: row["curvature"] for row in parts.as_rows(tables["free"])}
     name = f"exact loss of A trained on it, {FREE_LOOPS} loops, over that of a* I, minus 1"
     return [
         *checks(
@@ -75,10 +75,8 @@ def one_loop(ends: list[dict], exact: dict) -> tuple[list[Check], list[Check]]:
 
 
 def judge(tables: Tables) -> Verdict:
-    ends, exact = (
-        parts.as_rows(tables["ends"], training="symmetric"),
-        parts.by_setting(tables["exact"]),
-    )
+    exact = parts.by_setting(tables["exact"])
+    ends = parts.as_rows(tables["ends"], training="symmetric")
     arrival = {(row["n"], row["loops"]): row["time"] for row in parts.as_rows(tables["flow"])}
     counts = sorted({loops for _, loops in exact})
     slower = {
@@ -156,11 +154,12 @@ def draw(tables: Tables) -> Picture:
 
 
 def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
-    """Where A ends, free or symmetric, if it is trained on the exact loss."""
+    """Where A ends on the exact loss, free or symmetric, and how that bends at a* I."""
     run = training.exactly_trained(parts.LARGE_D, n, FREE_LOOPS, seed, symmetrised=symmetrised)
     own = {"kind": "symmetric" if symmetrised else "free", "n": n, "seed": seed}
     last = {key: run.history[key][-1] for key in ("loss", "step size", "dist")}
-    return {**own, **last, "best loss": run.best.risk}
+    bend = training.skew_curvature(parts.LARGE_D, n, FREE_LOOPS)
+    return {**own, **last, "best loss": run.best.risk, "curvature": bend}
 
 
 @figure(
@@ -175,41 +174,30 @@ def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
 def figure4(scale: Scale) -> Numbers:
     d, seeds, prompt_seeds = parts.LARGE_D, parts.seeds(scale), parts.prompt_seeds(scale)
     settings = [(n, loops) for n in parts.EXAMPLES for loops in parts.loop_counts(scale)]
-    runs = {
-        ("symmetric", *key): [training.looped_transformer(d, *key, s) for s in seeds]
-        for key in settings
-    } | {
-        ("prompts", *key): [training.prompt_trained(d, *key, s, scale) for s in prompt_seeds]
-        for key in settings
-    }
-    tables = {
-        "training": history_table(
-            {
-                f"{kind} n={n} L={loops}": [(run.seed, run.history) for run in group]
-                for (kind, n, loops), group in runs.items()
-            }
-        ),
-        "ends": parts.as_table(
-            run.row(kind) for (kind, *_), group in runs.items() for run in group
-        ),
-        "exact": parts.as_table(parts.exact_row(loops, n, d) for n, loops in settings),
-        "free": parts.as_table(
-            trained_exactly(n, seed, symmetrised=symmetrised)
-            for symmetrised in (False, True)
-            for n in parts.EXAMPLES
-            for seed in seeds
-        ),
-        "curvature": parts.as_table(
-            {"n": n, "curvature": training.skew_curvature(d, n, FREE_LOOPS)} for n in parts.EXAMPLES
-        ),
-        "flow": parts.as_table(
-            {"n": n, "loops": loops, "time": time, "distance": (1 - a) * d**0.5}
-            for n, loops in settings
-            for time, a in torch.stack(training.ray_flow(loops, n, d))[:, ::20].T.tolist()
-        ),
-    }
+    runs = [("symmetric", training.looped_transformer(d, *k, s)) for k in settings for s in seeds]
+    for key in settings:
+        runs += [("prompts", training.prompt_trained(d, *key, s, scale)) for s in prompt_seeds]
+    histories: dict[str, list] = {}
+    for kind, run in runs:
+        name = f"{kind} n={run.task.n} L={run.model.loops}"
+        histories.setdefault(name, []).append((run.seed, run.history))
     return Numbers(
-        tables,
+        {
+            "training": history_table(histories),
+            "ends": parts.as_table(run.row(kind) for kind, run in runs),
+            "exact": parts.as_table(parts.exact_row(loops, n, d) for n, loops in settings),
+            "free": parts.as_table(
+                trained_exactly(n, seed, symmetrised=symmetrised)
+                for symmetrised in (False, True)
+                for n in parts.EXAMPLES
+                for seed in seeds
+            ),
+            "flow": parts.as_table(
+                {"n": n, "loops": loops, "time": time, "distance": (1 - a) * d**0.5}
+                for n, loops in settings
+                for time, a in torch.stack(training.ray_flow(loops, n, d))[:, ::20].T.tolist()
+            ),
+        },
         f"A during training (d = {d}), mean and range over all starts; dotted: the exact limits. "
         f"First two columns: symmetric A, L-BFGS, {len(seeds)} starts, which end on a* I. Third: "
         f"free A, Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done "

@@ -9,24 +9,12 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from innerloop import theory
 from innerloop.papers.common import DTYPE, generator, identity, relative
-from innerloop.papers.gatmiry2024.settings import (
-    DESCENT,
-    ROTATED,
-    looped_loss,
-    transformer_loss,
-    white,
-)
+from innerloop.papers.gatmiry2024.settings import DESCENT, ROTATED, transformer_loss, white
 from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.theory.linear import (
-    expanding_probability,
-    loop_risks,
-    looped_optimum,
-    untied_optimum,
-)
+from innerloop.theory import flow, linear
 
 BEST_STEP = {20: 0.6281, 100: 0.8945}
 """a* of two loops at these n and d = 10."""
@@ -34,24 +22,17 @@ BEST_STEP = {20: 0.6281, 100: 0.8945}
 
 def where_descent_ends(layers: int, loops: int) -> tuple[float, Tensor]:
     """On the expansion in words: the loss of the forward pass there, and the steps."""
-
-    def weights(steps: Tensor) -> Tensor:
-        return steps[:, None, None] * ROTATED.prior
+    task = ROTATED
 
     def loss(steps: Tensor) -> Tensor:
-        task, a = ROTATED, weights(steps)
-        return theory.linear.layered_risk(
+        a = steps[:, None, None] * task.prior
+        return linear.layered_risk(
             a, task.covariance, task.n, task.prior, loops=loops, symmetric=True
         )
 
-    _, steps = theory.flow.descend(loss, torch.linspace(0.3, 0.8, layers, dtype=DTYPE))
-    return transformer_loss(weights(steps).repeat(loops, 1, 1), ROTATED), steps.sort().values
-
-
-def steps_in_words(n: int, loops: int) -> str:
-    one = looped_optimum(loops, n, 10).steps[0]
-    different = "/".join(f"{a:.2f}" for a in untied_optimum(loops, n, 10).steps.tolist())
-    return f"{one:.3f} and {different} (n = {n}, L = {loops})"
+    _, steps = flow.descend(loss, torch.linspace(0.3, 0.8, layers, dtype=DTYPE))
+    steps = steps.sort().values
+    return transformer_loss(steps.repeat(loops)[:, None, None] * task.prior, task), steps
 
 
 @claim(
@@ -67,30 +48,31 @@ def steps_in_words(n: int, loops: int) -> str:
 )
 def optimal_steps(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2), quick=(1, 2, 3), paper=(1, 2, 3))
-    looped = {L: where_descent_ends(1, L) for L in depths}
-    layered = {L: where_descent_ends(L, 1) for L in depths}
+    n, d = ROTATED.n, ROTATED.d
+    found = [where_descent_ends(1, L) for L in depths] + [where_descent_ends(L, 1) for L in depths]
 
     def gap(n: int) -> float:
-        exact = [(looped[L], looped_optimum(L, n, ROTATED.d)) for L in depths]
-        exact += [(layered[L], untied_optimum(L, n, ROTATED.d)) for L in depths]
-        losses = [relative(loss, best.risk) for (loss, _), best in exact]
-        squares = [relative(steps, best.steps[: len(steps)]) ** 2 for (_, steps), best in exact]
-        return max(losses + squares)
+        exact = [linear.looped_optimum(L, n, d) for L in depths]
+        exact += [linear.untied_optimum(L, n, d) for L in depths]
+        return max(
+            max(relative(loss, best.risk), relative(steps, best.steps[: len(steps)]) ** 2)
+            for (loss, steps), best in zip(found, exact, strict=True)
+        )
 
     def ratio(depths: tuple[int, ...]) -> float:
         return min(
-            looped_optimum(L, n, 10).risk / untied_optimum(L, n, 10).risk
+            linear.looped_optimum(L, n, 10).risk / linear.untied_optimum(L, n, 10).risk
             for n in (5, 20, 100)
             for L in depths
         )
 
-    table = ", ".join(steps_in_words(n, loops) for n in (20, 100) for loops in (2, 3))
+    same, different = linear.looped_optimum(2, 20, 10), linear.untied_optimum(2, 20, 10)
     return Verdict(
         checks(
             "largest relative gap of losses, and squared one of steps, from where descent ends",
             DESCENT,
-            {f"n = {ROTATED.n}": ROTATED.n},
-            unlike={f"n = {ROTATED.n + 1}": ROTATED.n + 1},
+            {f"n = {n}": n},
+            unlike={f"n = {n + 1}": n + 1},
             measure=gap,
         )
         + checks(
@@ -101,7 +83,10 @@ def optimal_steps(scale: Scale) -> Verdict:
             measure=ratio,
         ),
         settings={"task": ROTATED, "L": ", ".join(map(str, depths))},
-        remarks=[f"d = 10, one step looped and different steps: {table}."],
+        remarks=[
+            f"For d = 10, n = 20, L = 2 the best steps are {same.steps[0]:.3f}, looped, and "
+            f"{different.steps[0]:.2f} and {different.steps[1]:.2f} of two layers."
+        ],
     )
 
 
@@ -110,7 +95,7 @@ def expanding_share(step: float, n: int, samples: int) -> float:
     source, count = generator(n), 0
     for start in range(0, samples, 200_000):
         batch = min(samples - start, 200_000)
-        eigenvalues = theory.linear.sample_eigenvalues(batch, n, 10, generator=source)
+        eigenvalues = linear.sample_eigenvalues(batch, n, 10, generator=source)
         count += int((step * eigenvalues[:, -1] > 2).sum())
     return count / samples
 
@@ -130,12 +115,14 @@ def expanding_prompts(scale: Scale) -> Verdict:
     shares = {n: expanding_share(a, n, samples) for n, a in sampled.items()}
 
     def z(d: int) -> float:
-        exact = {n: expanding_probability(a, n, d) for n, a in sampled.items()}
+        exact = {n: linear.expanding_probability(a, n, d) for n, a in sampled.items()}
         return max(abs(shares[n] - p) / (p * (1 - p) / samples) ** 0.5 for n, p in exact.items())
 
-    losses = [looped_loss(0.7 * identity(2), white(2, 4), loops) for loops in (1, 2, 3)]
-    risks = [loop_risks(a, 25, n, 10) for n, a in BEST_STEP.items()]
-    rare = {n: expanding_probability(a, n, 10) for n, a in BEST_STEP.items()}
+    looped = [0.7 * identity(2).expand(loops, -1, -1) for loops in (1, 2, 3)]
+    passes = torch.tensor([transformer_loss(a, white(2, 4)) for a in looped], dtype=DTYPE)
+    line = linear.expanding_probability(1.2, 20, 1)
+    risks = [linear.loop_risks(a, 25, n, 10) for n, a in BEST_STEP.items()]
+    rare = [linear.expanding_probability(a, n, 10) for n, a in BEST_STEP.items()]
     return Verdict(
         [
             *checks(
@@ -146,32 +133,28 @@ def expanding_prompts(scale: Scale) -> Verdict:
                 measure=z,
             ),
             *checks(
-                "relative difference from P(chi^2_k > 2n/a) at d = 1, n = 20, a = 1.2",
+                "relative difference of the probability at d = 1, a = 1.2 from P(chi^2_k > 2n/a)",
                 ROUNDING,
-                {"k = n": 20},
-                unlike={"k = n + 1": 21},
-                measure=lambda k: relative(expanding_probability(1.2, 20, 1), chi2.sf(40 / 1.2, k)),
+                {"k = n = 20": relative(line, chi2.sf(40 / 1.2, 20))},
+                unlike={"k = n + 1": relative(line, chi2.sf(40 / 1.2, 21))},
             ),
             *checks(
-                "relative difference of E tr (I - 0.7 W/n)^2L' from the forward pass, d = 2, L' <= 3",
+                "relative difference of E tr (I - 0.7 W/n)^2L', L' = 1 to 3, from the forward pass",
                 ROUNDING,
-                {"n = 4": 4},
-                unlike={"n = 5": 5},
-                measure=lambda n: relative(
-                    loop_risks(0.7, 3, n, 2)[1:], torch.tensor(losses, dtype=DTYPE)
-                ),
+                {"d = 2, n = 4": relative(linear.loop_risks(0.7, 3, 4, 2)[1:], passes)},
+                unlike={"n = 5": relative(linear.loop_risks(0.7, 3, 5, 2)[1:], passes)},
             ),
             *checks(
                 "smallest ratio of the mean after 25 loops to its minimum, trained with 2",
                 at_least(10, "without bound: by orders of magnitude, and then on"),
-                {"n = 20 and 100": min(r[-1] / r.min() for r in risks)},
+                {"n = 20 and 100": min(risk[-1] / risk.min() for risk in risks)},
                 unlike={"at the minimum": 1.0},
             ),
         ],
         settings={"d": 10, "a": f"{sampled[20]} at n = 20, 1.15 at n = 100", "samples": samples},
         remarks=[
-            "With the step that is best for two loops a loop expands on a share of "
-            f"{rare[20]:.2%} of the prompts at n = 20, and of {rare[100]:.3g} at n = 100: a test "
-            "batch of thousands does not hold one.",
+            f"With the best step of two loops a loop expands on {rare[0]:.2%} of the prompts at "
+            f"n = 20, and on a share of {rare[1]:.3g} at n = 100: a test batch of thousands does "
+            "not hold one.",
         ],
     )
