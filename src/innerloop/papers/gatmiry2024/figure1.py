@@ -49,30 +49,31 @@ def draw(tables: Tables) -> Picture:
     exact = tables["exact"]
     picture = Picture(figsize=(11.5, 3.1))
     panels = picture.subplots(1, 4)
-    styles = {
-        "symmetric": ("o", parts.BLUE, "trained, symmetric $A$"),
-        "prompts": ("x", parts.RED, "Adam on fresh prompts"),
+    titles = {
+        "step size": ("(a) step size tr$(A)/d$", "exact $a^*$"),
+        "distance": (r"(b) $\|A - I\|_F$", r"exact $(1 - a^*)\sqrt{d}$"),
+        "dist": ("(c) Dist to multiples of $I$", ""),
+        "loss": ("(d) loss", "exact optimum"),
     }
-    for axes, key in zip(panels, ("step size", "distance", "dist", "loss"), strict=True):
-        for name, (marker, colour, label) in styles.items():
-            if key == "loss" and name == "prompts":
-                continue  # a batch's loss says little: rare prompts carry it
-            chosen = columns["training"] == name
-            axes.plot(columns["n"][chosen], columns[key][chosen], marker, color=colour, label=label)
-        axes.set(xscale="log", xlabel="examples $n$")
+    for axes, (key, (title, line)) in zip(panels, titles.items(), strict=True):
+        for kind, marker, colour, label in (
+            ("symmetric", "o", parts.BLUE, "trained, symmetric $A$"),
+            ("prompts", "x", parts.RED, "Adam on fresh prompts"),
+        ):
+            chosen = columns["training"] == kind
+            if (kind, key) != ("prompts", "loss"):  # of a batch: rare prompts carry it
+                x, y = columns["n"][chosen], columns[key][chosen]
+                axes.plot(x, y, marker, color=colour, label=label)
+        if line:
+            axes.plot(exact["n"], exact[key], color="black", linewidth=0.9, label=line, zorder=1)
+        axes.set(title=title, xscale="log", xlabel="examples $n$")
         axes.set_xticks([2, 5, 10, 20, 50, 100], ["2", "5", "10", "20", "50", "100"])
-    for axes, key, label in (
-        (panels[0], "step size", "exact $a^*$"),
-        (panels[1], "distance", r"exact $(1 - a^*)\sqrt{d}$"),
-        (panels[3], "loss", "exact optimum"),
-    ):
-        axes.plot(exact["n"], exact[key], color="black", linewidth=0.9, label=label, zorder=1)
     panels[0].axhline(1, color=parts.GREY, linestyle=":", linewidth=1, label="$A = I$")
-    panels[0].set(title="(a) step size tr$(A)/d$", ylim=(0, 1.08))
-    panels[1].set(title=r"(b) $\|A - I\|_F$", ylim=(0, None))
-    panels[2].set(title="(c) Dist to multiples of $I$", yscale="log")
-    panels[3].set(title="(d) loss", yscale="log")
-    for axes in (panels[0], panels[3]):
+    panels[0].set_ylim(0, 1.08)
+    panels[1].set_ylim(0, None)
+    for axes in panels[2:]:
+        axes.set_yscale("log")
+    for axes in panels[::3]:
         axes.legend(fontsize=7)
     return picture
 

@@ -83,9 +83,5 @@ def labels_after_layers(scale: Scale) -> Verdict:
             f"The printed form is off by {printed.measured:.2f} of the largest label, the "
             f"corrected one by {right.measured:.0e}; without u they agree.",
         ),
-        settings={
-            "d, n, layers": f"{D}, {N}, {LAYERS}",
-            "prompts; seeds": "64; 0 to 4",
-            "A, u": "dense, A not symmetric, different in every layer",
-        },
+        settings={"d, n, layers": f"{D}, {N}, {LAYERS}", "prompts": 64, "A": "dense", "seeds": 5},
     )

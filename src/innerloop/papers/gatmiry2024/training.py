@@ -13,9 +13,10 @@ heeds the few it meets: with many loops it ends above the best step. And with n 
 best multiple of the identity is a saddle: a skew-symmetric part of A lowers the loss.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +34,7 @@ from innerloop.tasks import LinearRegression
 
 INITIAL_STD = 0.05
 BATCH = 20
-"""Wishart matrices per round, each with its d cyclic shifts. Chosen by looking: with 5, ten loops
-at n = 100 end with a part off the ray that adds up to 1e-3 of the loss, with 20 up to 2e-4."""
+"""Wishart matrices per round, each with its d cyclic shifts; how it was chosen, figure2 says."""
 ROUNDS, ITERATIONS = 3, 60
 """At most; fewer if a fresh sample changes nothing, or an iteration nothing."""
 EXACT_LAYERS = 3
@@ -92,7 +92,7 @@ def looped_transformer(d: int, n: int, loops: int, seed: int) -> Trained:
     history = training.History()
     for _ in range(ROUNDS):
         loss = partial(objective.loss, model, objective.sample(source))
-        part = _minimised(model, loss, ITERATIONS)
+        part = _minimised(model, loss, steps=ITERATIONS, metrics=METRICS)
         first, last = part["loss"][0], part["loss"][-1]
         if len(history):
             history.extend(part)
@@ -129,7 +129,8 @@ def exactly_trained(d: int, n: int, loops: int, seed: int, *, symmetrised: bool 
     """A and u by L-BFGS on the exact loss, which is a sum over words in A; minutes beyond L = 3."""
     task, model = LinearRegression.isotropic(d, n), _looped(d, loops, generator(seed))
     loss = partial(training.Exact(task).loss, model)
-    return Trained(seed, task, model, _minimised(model, loss, 150, symmetrised=symmetrised))
+    history = _minimised(model, loss, symmetrised=symmetrised, steps=150, metrics=METRICS)
+    return Trained(seed, task, model, history)
 
 
 @cache
@@ -146,7 +147,7 @@ def untied_transformer(d: int, n: int, layers: int, seed: int) -> training.Histo
         )
     weights = GradientDescentWeights.gaussian(d, layers, INITIAL_STD, generator=generator(seed))
     model, exact = LinearAttention(weights), training.Exact(LinearRegression.isotropic(d, n))
-    return _minimised(model, partial(exact.loss, model), 400, metrics={})
+    return _minimised(model, partial(exact.loss, model), steps=400)
 
 
 def _looped(d: int, loops: int, source: torch.Generator) -> LinearAttention:
@@ -155,21 +156,14 @@ def _looped(d: int, loops: int, source: torch.Generator) -> LinearAttention:
 
 
 def _minimised(
-    model: LinearAttention,
-    loss: Callable[[], Tensor],
-    steps: int,
-    *,
-    symmetrised: bool = True,
-    metrics: Mapping[str, training.Metric] = METRICS,
+    model: LinearAttention, loss: Callable[[], Tensor], *, symmetrised: bool = True, **options: Any
 ) -> training.History:
     """By L-BFGS over symmetric or all A."""
-    coordinates = symmetric_coordinates(model) if symmetrised else None
     if symmetrised:
+        options["coordinates"] = symmetric_coordinates(model)
         a = model.weights.get_parameter("preconditioners")
         a.data = symmetric(a.data)
-    return training.minimise(
-        model, loss, steps=steps, loss_tolerance=1e-9, coordinates=coordinates, metrics=metrics
-    )
+    return training.minimise(model, loss, loss_tolerance=1e-9, **options)
 
 
 def symmetric_coordinates(model: nn.Module) -> Float[Tensor, "p p"]:
