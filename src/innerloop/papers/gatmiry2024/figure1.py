@@ -106,7 +106,6 @@ def figure1(scale: Scale) -> Numbers:
         f"optimum. Blue: symmetric A, {len(seeds)} starts, which fall on each other. Red: free A, "
         f"Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done it; it "
         f"ends {min(off):+.0%} to {max(off):+.0%} from the best step, since rare prompts carry the "
-        f"loss, and off the multiples of the identity. {parts.LEFT_OPEN}, nor the number of loops "
-        f"of this figure. {parts.CHOSEN}, {LOOPS} loops.",
+        f"loss, and off the multiples of the identity. {parts.PROCEDURE}",
         {"d": D, "loops": LOOPS, "seeds": len(seeds)},
     )

@@ -118,8 +118,7 @@ def exact_row(loops: int, n: int, d: int) -> training.Row:
     shares="looped transformers",
 )
 def figure2(scale: Scale) -> Numbers:
-    d, seeds = parts.LARGE_D, parts.seeds(scale)
-    settings = [(n, loops) for n in parts.EXAMPLES for loops in parts.loop_counts(scale)]
+    d, seeds, settings = parts.LARGE_D, parts.seeds(scale), parts.settings(scale)
     ends: list[training.Row] = []
     layers: list[training.Row] = []
     histories = {}
@@ -144,9 +143,8 @@ def figure2(scale: Scale) -> Numbers:
         f"Training loss (d = {d}), mean and range over {len(seeds)} starts, of one layer looped L "
         "times (left) and of L layers (right); dotted: the exact optima, which training reaches. "
         "Looped curves jump where a fresh sample begins; iterations after the 60th, which only "
-        f"the slowest need, are not shown. {parts.LEFT_OPEN}, nor n. {parts.CHOSEN}; L layers on "
-        f"the exact loss, symmetric matrices up to L = {training.EXACT_LAYERS} and multiples of "
-        "the identity beyond.",
+        f"the slowest need, are not shown. {parts.PROCEDURE} L layers are trained on the exact "
+        f"loss, symmetric up to L = {training.EXACT_LAYERS} and multiples of the identity beyond.",
         {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
         [
             f"Chosen by looking: {training.BATCH} Wishart matrices per round; with 5, ten loops at "

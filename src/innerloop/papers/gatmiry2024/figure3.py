@@ -243,7 +243,7 @@ def figure3(scale: Scale) -> Numbers:
         f"(out of distribution up to {exact_loops} loops; dotted, an exact lower bound). Red: the "
         f"mean of one test batch of {samples} prompts, which misses the growth until it happens to "
         "hold a prompt on which the loop expands. Black dotted: the number of loops in training. "
-        f"{parts.LEFT_OPEN}, nor n, the other covariance or the size of the test batch. "
-        f"{parts.CHOSEN}; variances 0.55, 0.65, ..., 1.45, and w ~ N(0, its inverse).",
+        f"{parts.PROCEDURE} The other covariance, which the paper does not name either, has the "
+        "variances 0.55, 0.65, ..., 1.45, and w ~ N(0, its inverse).",
         {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "test prompts": samples},
     )

@@ -172,8 +172,8 @@ def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
     shares="looped transformers",
 )
 def figure4(scale: Scale) -> Numbers:
-    d, seeds, prompt_seeds = parts.LARGE_D, parts.seeds(scale), parts.prompt_seeds(scale)
-    settings = [(n, loops) for n in parts.EXAMPLES for loops in parts.loop_counts(scale)]
+    d, settings = parts.LARGE_D, parts.settings(scale)
+    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
     runs = [("symmetric", training.looped_transformer(d, *k, s)) for k in settings for s in seeds]
     for key in settings:
         runs += [("prompts", training.prompt_trained(d, *key, s, scale)) for s in prompt_seeds]
@@ -203,6 +203,6 @@ def figure4(scale: Scale) -> Numbers:
         f"free A, Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done "
         "it; with many loops it ends away from the limit: rare prompts carry the loss, Adam keeps "
         "moving at its own pace, and a skew-symmetric part of A lowers the loss. Fourth: gradient "
-        f"flow from A = 0, exact, until 1% from the end. {parts.LEFT_OPEN}, nor n. {parts.CHOSEN}.",
+        f"flow from A = 0, exact, until 1% from the end. {parts.PROCEDURE}",
         {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
     )

@@ -1,13 +1,9 @@
-"""What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and two judgements.
-
-The paper leaves open the number of loops of Figure 1, n of Figures 2 to 4, the optimizer, batch,
-steps, initial scale and number of runs of all: here L = 5, and n = 20 and 100. How the models are
-trained is told in `training`.
-"""
+"""What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and a judgement."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import log
 
-import numpy as np
 import torch
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
@@ -22,17 +18,13 @@ from innerloop.papers.verdict import Check, Scale
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 LARGE_D, EXAMPLES = 10, (20, 100)
-LEFT_OPEN = (
-    "The paper names neither the optimizer nor the batch, the number of steps, the initial scale "
-    "or the number of runs"
+PROCEDURE = (
+    "The paper names neither the optimizer nor the batch, the steps, the initial scale, the number "
+    "of runs, the loops of Figure 1 or n of the others. Here: Gaussian entries of standard "
+    f"deviation {INITIAL_STD:g} at the start; L-BFGS over symmetric A and free u on fresh "
+    "variance-reduced samples until the loss stands still."
 )
-CHOSEN = (
-    f"Here: Gaussian entries of standard deviation {INITIAL_STD:g} at the start; L-BFGS over "
-    "symmetric A and free u on fresh variance-reduced samples until the loss stands still"
-)
-STEP = at_most(
-    1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within about 1e-4"
-)
+STEP = at_most(1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within 1e-4")
 
 
 def seeds(scale: Scale) -> range:
@@ -44,13 +36,15 @@ def prompt_seeds(scale: Scale) -> range:
     return range(scale.pick(smoke=1, quick=2, paper=5))
 
 
-def loop_counts(scale: Scale) -> tuple[int, ...]:
-    return scale.pick(smoke=(1, 2, 5), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
+def settings(scale: Scale) -> list[tuple[int, int]]:
+    """n and loops of Figures 2 and 4."""
+    loops = scale.pick(smoke=(1, 2, 5), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
+    return list(product(EXAMPLES, loops))
 
 
 def loop_colour(loops: int) -> str:
     """Darker for fewer loops; the same in all figures."""
-    return to_hex(colormaps["viridis"](np.log(loops) / np.log(14)))
+    return to_hex(colormaps["viridis"](log(loops) / log(14)))
 
 
 def as_table(rows: Iterable[Row]) -> Table:

@@ -1,7 +1,5 @@
 """How the looped transformers of the paper's experiments are trained here.
 
-The paper names neither the optimizer nor the batch, the steps, or (Figures 2 to 4) n. Two ways:
-
 *Symmetric A* (the lines of the figures): L-BFGS over symmetric A and free u, on fresh samples of
 `ControlledWishart`. Their noise cannot move the minimum: the proof in `theory.linear.looped` holds
 for every sample (with all cyclic shifts its gradient on the ray points along the ray), and the loss
@@ -34,7 +32,7 @@ from innerloop.tasks import LinearRegression
 
 INITIAL_STD = 0.05
 BATCH = 20
-"""Wishart matrices per round, each with its d cyclic shifts; how it was chosen, figure2 says."""
+"""Wishart matrices per round, each with its d cyclic shifts; see the remark of Figure 2."""
 ROUNDS, ITERATIONS = 3, 60
 """At most; fewer if a fresh sample changes nothing, or an iteration nothing."""
 EXACT_LAYERS = 3
