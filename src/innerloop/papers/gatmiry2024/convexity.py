@@ -106,7 +106,7 @@ def loss_is_not_convex(scale: Scale) -> Verdict:
             {"c = -4": curvature_gap(-4.0)},
             unlike={"c = -3.99": curvature_gap(-3.99)},
         ),
-        settings={"Sigma*": "I", "e": "a unit vector in generic axes"},
+        settings={"Sigma*": "I", "L(b)": "the loss at b e e^T, |e| = 1", "k": "(d - 1)/n"},
         remarks=[
             "b e e^T is positive semi-definite, as is the flow of Theorem 3.3. For L = 3 five "
             "dimensions suffice (n = 100). Where the loss is convex says gatmiry2024/convex-ray.",

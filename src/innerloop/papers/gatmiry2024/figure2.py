@@ -53,9 +53,9 @@ def judge(tables: Tables) -> Verdict:
     )
     best = {key: exact[key]["loss of L layers"] for key in layers}
     reached = checks(
-        "relative excess over the exact optimum of L layers",
+        "relative difference from the exact optimum of L layers",
         at_most(1e-3, "L-BFGS on the exact loss stops where it falls by 1e-9 of itself"),
-        {"L layers, largest": max(layers[key] / best[key] - 1 for key in best)},
+        {"L layers, largest": max(abs(layers[key] / best[key] - 1) for key in best)},
         unlike={"L loops, smallest": min(looped[key] / best[key] - 1 for key in best)},
     )
     lower = more_loops_are_lower(looped, exact)

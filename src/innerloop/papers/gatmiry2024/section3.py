@@ -47,7 +47,7 @@ def left_over(x: Tensor, step: float, steps: int) -> float:
 def descent_converges(scale: Scale) -> Verdict:
     d, n = 10, 100
     inputs = [normal(seed, n, d) for seed in SEEDS]
-    x, eigenvalues = inputs[0], [torch.linalg.eigvalsh(x.mT @ x).tolist() for x in inputs]
+    eigenvalues = [torch.linalg.eigvalsh(x.mT @ x).tolist() for x in inputs]
     kappas = [values[-1] / values[0] for values in eigenvalues]
 
     def left(sizes: list[float]) -> float:
@@ -63,6 +63,7 @@ def descent_converges(scale: Scale) -> Verdict:
         unlike={"1/lambda_max(X X^T)": [1 / values[-1] for values in eigenvalues]},
         measure=left,
     )
+    x = inputs[0]
     exact = hessian(lambda w: squared_residual(w, x, x.sum(1)), x[0])
     single, double = checks(
         "relative difference from the Hessian by autograd",
