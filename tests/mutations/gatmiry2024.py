@@ -298,8 +298,19 @@ EXCUSED: dict[tuple[str, str], str] = {
     **excused("used for the control only", "linear.loop_risks", "figure2"),
     **excused(
         "training and where it ends rest on the same spectrum, which optimal-steps checks",
-        "linear.ray_spectrum",
+        "linear.ray_spectrum wishart.mean_spectrum wishart.trace_moment",
         "figure1",
+    ),
+    **excused("a multiple of the loss has the same minimum", "linear.ray_risk", "figure1"),
+    **excused(
+        "on a sample of any scale the best symmetric A is on the ray, where the loss is exact",
+        "wishart.sample_wishart",
+        *("figure1", "figure2", "figure3", "figure4"),
+    ),
+    **excused(
+        "means and losses rest on the same spectrum, which expanding checks; the bound has room",
+        "wishart.mean_spectrum",
+        "figure3",
     ),
     **excused(
         "only the step of the optimum is used, not its loss",

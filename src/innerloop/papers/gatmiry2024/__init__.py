@@ -20,47 +20,10 @@ equations16_19.py: equations16-19, cycle-counts
 equation26.py: equation26
 """
 
-# isort: off
+# ruff: noqa: F401, I001
 # The report follows this order: what the model computes, its loss, the minimum, the way to it.
-from innerloop.papers.gatmiry2024 import (
-    section3,
-    theoremA_1,
-    lemma4_1,
-    equations16_19,
-    lemma4_2,
-    equation26,
-    minimum,
-    theorem3_2,
-    theorem4_4,
-    convexity,
-    theorem3_4,
-    theorem3_3,
-    theorem4_5,
-    loops_on_the_ray,
-    figure1,
-    figure2,
-    figure3,
-    figure4,
-)
-# isort: on
-
-__all__ = [
-    "convexity",
-    "equation26",
-    "equations16_19",
-    "figure1",
-    "figure2",
-    "figure3",
-    "figure4",
-    "lemma4_1",
-    "lemma4_2",
-    "loops_on_the_ray",
-    "minimum",
-    "section3",
-    "theorem3_2",
-    "theorem3_3",
-    "theorem3_4",
-    "theorem4_4",
-    "theorem4_5",
-    "theoremA_1",
-]
+from innerloop.papers.gatmiry2024 import section3, theoremA_1
+from innerloop.papers.gatmiry2024 import lemma4_1, equations16_19, lemma4_2, equation26
+from innerloop.papers.gatmiry2024 import minimum, theorem3_2, theorem4_4
+from innerloop.papers.gatmiry2024 import convexity, theorem3_4, theorem3_3, theorem4_5
+from innerloop.papers.gatmiry2024 import loops_on_the_ray, figure1, figure2, figure3, figure4

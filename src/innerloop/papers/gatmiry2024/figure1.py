@@ -1,25 +1,11 @@
 """Figure 1 of Gatmiry et al. (2024): where looped training ends for few and for many examples."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure as Picture
 
-from innerloop.papers.gatmiry2024.figure_parts import (
-    BLUE,
-    CHOSEN,
-    GREY,
-    LEFT_OPEN,
-    RED,
-    as_rows,
-    as_table,
-    exact_row,
-    lands_on_the_best_step,
-    prompt_seeds,
-    seeds,
-)
+from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import looped_transformer, prompt_trained
-from innerloop.papers.quantity import at_most, measured
+from innerloop.papers.quantity import at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 
@@ -27,38 +13,29 @@ D, LOOPS = 5, 5
 
 
 def judge(tables: Tables) -> Verdict:
-    ends, exact = as_rows(tables["ends"], training="symmetric"), as_rows(tables["exact"])
-    first, last = exact[0], exact[-1]
-    close = measured(
-        "|A - I|_F / |I|_F",
-        at_most(0.1, "very close is read as within a tenth"),
-        {
-            "trained, n < d, largest": max(e["distance"] for e in ends if e["n"] < D) / D**0.5,
-            "A = 0.8 I": 0.2,
-        },
-    )
-    shift = measured(
-        "|u|",
-        at_most(1e-3, "u* = 0, and the loss is quadratic in u: a loss within 1e-6 allows this"),
-        {
-            "trained, largest": max(end["shift"] for end in ends),
-            "at the start, smallest": min(end["shift at the start"] for end in ends),
-        },
-    )
+    ends, exact = tables["ends"], parts.as_rows(tables["exact"])
+    trained, first, last = parts.as_rows(ends, training="symmetric"), exact[0], exact[-1]
     return Verdict(
-        printed=[close.check("trained, n < d, largest", unlike="A = 0.8 I")],
-        corrected=[
-            *lands_on_the_best_step(ends, tables["exact"], D),
-            shift.check("trained, largest", unlike="at the start, smallest"),
-        ],
-        correction=Correction(
+        checks(
+            "|A - I|_F / |I|_F",
+            at_most(0.1, "very close is read as within a tenth"),
+            {"trained, n < d, largest": max(e["distance"] for e in trained if e["n"] < D) / D**0.5},
+            unlike={"A = 0.8 I": 0.2},
+        ),
+        parts.lands_on_the_best_step(trained, tables["exact"], D)
+        + checks(
+            "|u|",
+            at_most(1e-3, "u* = 0, and the loss is quadratic in u: a loss within 1e-6 allows this"),
+            {"trained, largest": max(end["shift"] for end in trained)},
+            unlike={"at the start, smallest": min(end["shift at the start"] for end in trained)},
+        ),
+        Correction(
             r"A \to A^{opt} \approx I \text{ even for } n < d",
             r"A \to a^* I, \quad a^* = \mathrm{argmin}_a\, \mathbf{E}\,\mathrm{tr}\,"
             r"(I - a W/n)^{2L}",
-            "The picture is right in that A becomes a multiple of the identity, and wrong in the "
-            "multiple. With few examples a full step would overshoot along the large eigenvalues "
-            "of the sample covariance, and the best step is shorter. Training ends there for "
-            "every n.",
+            "A becomes a multiple of the identity, but not the identity: with few examples a full "
+            "step would overshoot along the large eigenvalues of the sample covariance, and the "
+            "best step, at which training ends for every n, is shorter.",
             Kind.SENTENCE,
             f"d = {D}, L = {LOOPS}: a* is {first['step size']:.3f} at n = {first['n']} and "
             f"{last['step size']:.3f} at n = {last['n']}. With A = I the loss at n = {first['n']} "
@@ -68,34 +45,35 @@ def judge(tables: Tables) -> Verdict:
 
 
 def draw(tables: Tables) -> Picture:
-    ends, exact = tables["ends"], tables["exact"]
-    columns = {key: np.asarray(values) for key, values in ends.items()}
+    columns = {key: np.asarray(values) for key, values in tables["ends"].items()}
+    exact = tables["exact"]
     picture = Picture(figsize=(11.5, 3.1))
     panels = picture.subplots(1, 4)
-    styles = {
-        "symmetric": ("o", BLUE, "trained, symmetric $A$"),
-        "prompts": ("x", RED, "Adam on fresh prompts"),
+    titles = {
+        "step size": ("(a) step size tr$(A)/d$", "exact $a^*$"),
+        "distance": (r"(b) $\|A - I\|_F$", r"exact $(1 - a^*)\sqrt{d}$"),
+        "dist": ("(c) Dist to multiples of $I$", ""),
+        "loss": ("(d) loss", "exact optimum"),
     }
-    for axes, key in zip(panels, ("step size", "distance", "dist", "loss"), strict=True):
-        for name, (marker, colour, label) in styles.items():
-            if key == "loss" and name == "prompts":
-                continue  # a batch's loss says little: rare prompts carry it
-            chosen = columns["training"] == name
-            axes.plot(columns["n"][chosen], columns[key][chosen], marker, color=colour, label=label)
-        axes.set(xscale="log", xlabel="examples $n$")
+    for axes, (key, (title, line)) in zip(panels, titles.items(), strict=True):
+        for kind, marker, colour, label in (
+            ("symmetric", "o", parts.BLUE, "trained, symmetric $A$"),
+            ("prompts", "x", parts.RED, "Adam on fresh prompts"),
+        ):
+            chosen = columns["training"] == kind
+            if (kind, key) != ("prompts", "loss"):  # of a batch: rare prompts carry it
+                x, y = columns["n"][chosen], columns[key][chosen]
+                axes.plot(x, y, marker, color=colour, label=label)
+        if line:
+            axes.plot(exact["n"], exact[key], color="black", linewidth=0.9, label=line, zorder=1)
+        axes.set(title=title, xscale="log", xlabel="examples $n$")
         axes.set_xticks([2, 5, 10, 20, 50, 100], ["2", "5", "10", "20", "50", "100"])
-    for axes, key, label in (
-        (panels[0], "step size", "exact $a^*$"),
-        (panels[1], "distance", r"exact $(1 - a^*)\sqrt{d}$"),
-        (panels[3], "loss", "exact optimum"),
-    ):
-        axes.plot(exact["n"], exact[key], color="black", linewidth=0.9, label=label, zorder=1)
-    panels[0].axhline(1, color=GREY, linestyle=":", linewidth=1, label="$A = I$")
-    panels[0].set(title="(a) step size tr$(A)/d$", ylim=(0, 1.08))
-    panels[1].set(title=r"(b) $\|A - I\|_F$", ylim=(0, None))
-    panels[2].set(title="(c) Dist to multiples of $I$", yscale="log")
-    panels[3].set(title="(d) loss", yscale="log")
-    for axes in (panels[0], panels[3]):
+    panels[0].axhline(1, color=parts.GREY, linestyle=":", linewidth=1, label="$A = I$")
+    panels[0].set_ylim(0, 1.08)
+    panels[1].set_ylim(0, None)
+    for axes in panels[2:]:
+        axes.set_yscale("log")
+    for axes in panels[::3]:
         axes.legend(fontsize=7)
     return picture
 
@@ -111,24 +89,23 @@ def draw(tables: Tables) -> Picture:
 def figure1(scale: Scale) -> Numbers:
     every_size = (2, 3, 5, 10, 20, 50, 100)
     sizes = scale.pick(smoke=(2, 20), quick=every_size, paper=every_size)
-    trained = [looped_transformer(D, n, LOOPS, seed) for n in sizes for seed in seeds(scale)]
-    prompts = [
-        prompt_trained(D, n, LOOPS, seed, scale) for n in sizes for seed in prompt_seeds(scale)
-    ]
-    off = [run.step / run.best_step - 1 for run in prompts]
-    rows = [
-        run.row(kind) | {"shift at the start": run.history["shift"][0]}
-        for kind, runs in (("symmetric", trained), ("prompts", prompts))
-        for run in runs
-    ]
+    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
+    runs = [("symmetric", looped_transformer(D, n, LOOPS, s)) for n in sizes for s in seeds]
+    prompts = [prompt_trained(D, n, LOOPS, s, scale) for n in sizes for s in prompt_seeds]
+    runs += [("prompts", run) for run in prompts]
+    off = [run.step / run.best.steps[0].item() - 1 for run in prompts]
     return Numbers(
-        {"ends": as_table(rows), "exact": as_table(exact_row(LOOPS, n, D) for n in sizes)},
-        f"Looped transformers (d = {D}, {LOOPS} loops) trained with n examples; black: the exact "
-        f"optimum. Blue: symmetric A, {len(seeds(scale))} starts, which fall on each other. Red: "
-        f"free A, Adam on fresh prompts, {len(prompt_seeds(scale))} starts, as the paper may have "
-        f"done it; it ends {min(off):+.0%} to {max(off):+.0%} from the best step, since rare "
-        "prompts carry the loss, and off the multiples of the identity. A is never close to I with "
-        f"few examples; it is close to a multiple of I. {LEFT_OPEN}, nor the number of loops of "
-        f"this figure. {CHOSEN}, {LOOPS} loops.",
-        {"d": D, "loops": LOOPS, "seeds": len(seeds(scale))},
+        {
+            "ends": parts.as_table(
+                run.row(kind) | {"shift at the start": run.history["shift"][0]}
+                for kind, run in runs
+            ),
+            "exact": parts.as_table(parts.exact_row(LOOPS, n, D) for n in sizes),
+        },
+        f"Where looped training ends with n examples (d = {D}, {LOOPS} loops); black: the exact "
+        f"optimum. Blue: symmetric A, {len(seeds)} starts, which fall on each other. Red: free A, "
+        f"Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done it; it "
+        f"ends {min(off):+.0%} to {max(off):+.0%} from the best step, since rare prompts carry the "
+        f"loss, and off the multiples of the identity. {parts.PROCEDURE}",
+        {"d": D, "loops": LOOPS, "seeds": len(seeds)},
     )

@@ -1,37 +1,30 @@
-"""What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and two judgements.
-
-The paper leaves open the number of loops of Figure 1, n of Figures 2 to 4, the optimizer, batch,
-steps, initial scale and number of runs of all: here L = 5, and n = 20 and 100. How the models are
-trained is told in `training`.
-"""
-
-from __future__ import annotations
+"""What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and a judgement."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import log
 
-import numpy as np
 import torch
 from matplotlib import colormaps
-from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
-from innerloop.papers.common import identity
+from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
-from innerloop.papers.quantity import at_most, measured
+from innerloop.papers.quantity import at_most, checks
 from innerloop.papers.registry import Table
 from innerloop.papers.verdict import Check, Scale
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 LARGE_D, EXAMPLES = 10, (20, 100)
-LEFT_OPEN = (
-    "The paper names neither the optimizer nor the batch, the number of steps, the initial scale "
-    "or the number of runs"
+PROCEDURE = (
+    "The paper names neither the optimizer nor the batch, the steps, the initial scale, the number "
+    "of runs, the loops of Figure 1 or n of the others. Here: Gaussian entries of standard "
+    f"deviation {INITIAL_STD:g} at the start; L-BFGS over symmetric A and free u on fresh "
+    "variance-reduced samples until the loss stands still."
 )
-CHOSEN = (
-    f"Here: Gaussian entries of standard deviation {INITIAL_STD:g} at the start; L-BFGS over "
-    "symmetric A and free u on fresh variance-reduced samples until the loss stands still"
-)
+STEP = at_most(1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within 1e-4")
 
 
 def seeds(scale: Scale) -> range:
@@ -43,14 +36,15 @@ def prompt_seeds(scale: Scale) -> range:
     return range(scale.pick(smoke=1, quick=2, paper=5))
 
 
-def loop_counts(scale: Scale) -> tuple[int, ...]:
-    return scale.pick(smoke=(1, 2, 5), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
+def settings(scale: Scale) -> list[tuple[int, int]]:
+    """n and loops of Figures 2 and 4."""
+    loops = scale.pick(smoke=(1, 2, 5), quick=(1, 2, 3, 5, 10), paper=(1, 2, 3, 5, 10))
+    return list(product(EXAMPLES, loops))
 
 
 def loop_colour(loops: int) -> str:
     """Darker for fewer loops; the same in all figures."""
-    red, green, blue, _ = colormaps["viridis"](np.log(loops) / np.log(14))
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+    return to_hex(colormaps["viridis"](log(loops) / log(14)))
 
 
 def as_table(rows: Iterable[Row]) -> Table:
@@ -60,9 +54,13 @@ def as_table(rows: Iterable[Row]) -> Table:
 
 def as_rows(table: Table, **wanted: object) -> list[dict]:
     """The rows of a table that have these values."""
-    keys = list(table)
-    rows = [dict(zip(keys, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def by_setting(exact: Table) -> dict[tuple[int, int], dict]:
+    """The rows by n and loops."""
+    return {(row["n"], row["loops"]): row for row in as_rows(exact)}
 
 
 def exact_row(loops: int, n: int, d: int) -> Row:
@@ -72,7 +70,7 @@ def exact_row(loops: int, n: int, d: int) -> Row:
     step = best.steps[0].item()
 
     def loss(a: float) -> float:
-        return theory.linear.ray_risk(torch.full((loops,), a, dtype=torch.float64), n, d).item()
+        return theory.linear.ray_risk(torch.full((loops,), a, dtype=DTYPE), n, d).item()
 
     return {
         "n": n,
@@ -87,79 +85,40 @@ def exact_row(loops: int, n: int, d: int) -> Row:
     }
 
 
-STEP = at_most(
-    1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within about 1e-4"
-)
-
-
-def matched(ends: Sequence[Mapping], exact: Table) -> list[tuple[Mapping, Mapping]]:
-    """Every end of a training with the exact row of its n and loops."""
-    best = {(row["n"], row["loops"]): row for row in as_rows(exact)}
-    return [(end, best[end["n"], end["loops"]]) for end in ends]
-
-
 def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> list[Check]:
     """A ends at a multiple of the identity, which is the exact best step, and so is its loss."""
-    pairs = matched(ends, exact)
+    best = by_setting(exact)
+    pairs = [(end, best[end["n"], end["loops"]]) for end in ends]
+    stretched = identity(d)
+    stretched[0, 0] = 1.1
 
     def off(key: str) -> list[float]:
         return [abs(end["step size"] / best[key] - 1) for end, best in pairs]
 
-    step = measured(
-        "relative difference of tr(A)/d from",
-        STEP,
-        {
-            "the exact best step a*, largest": max(off("step size")),
-            "that of one loop more, smallest": min(off("step size of one loop more")),
-        },
-    )
-    stretched = identity(d)
-    stretched[0, 0] = 1.1
-    multiple = measured(
-        "Dist of A from multiples of I",
-        at_most(0.01, "a hundredth of its largest possible value"),
-        {
-            "trained, largest": max(end["dist"] for end in ends),
-            "diag(1.1, 1, ..., 1)": distance_to_identity(stretched),
-        },
-    )
-
     def share(loss: float, best: Mapping) -> float:
         return (loss - best["loss"]) / (best["loss at a step just out of tolerance"] - best["loss"])
 
-    excess = measured(
-        "excess of the exact loss over the optimum, relative to that of a step 0.1% off, at",
-        at_most(1.0, "the tolerance of the step, seen through the curvature of the exact loss"),
-        {
-            "the trained step, largest": max(share(e["ray loss"], b) for e, b in pairs),
-            "the best step of one loop more, smallest": min(
-                share(b["loss at the step of one loop more"], b) for _, b in pairs
-            ),
-        },
-    )
     return [
-        step.check("the exact best step a*, largest", unlike="that of one loop more, smallest"),
-        multiple.check("trained, largest", unlike="diag(1.1, 1, ..., 1)"),
-        excess.check(
-            "the trained step, largest", unlike="the best step of one loop more, smallest"
+        *checks(
+            "relative difference of tr(A)/d from",
+            STEP,
+            {"the exact best step a*, largest": max(off("step size"))},
+            unlike={"that of one loop more, smallest": min(off("step size of one loop more"))},
+        ),
+        *checks(
+            "Dist of A from multiples of I",
+            at_most(0.01, "a hundredth of its largest possible value"),
+            {"trained, largest": max(end["dist"] for end in ends)},
+            unlike={"diag(1.1, 1, ..., 1)": distance_to_identity(stretched)},
+        ),
+        *checks(
+            "excess of the exact loss over the optimum, relative to that of a step 0.1% off, at",
+            at_most(1.0, "the tolerance of the step, seen through the curvature of the exact loss"),
+            {"the trained step, largest": max(share(e["ray loss"], b) for e, b in pairs)},
+            unlike={
+                "the best step of one loop more, smallest": min(
+                    share(b["loss at the step of one loop more"], b) for _, b in pairs
+                )
+            },
         ),
     ]
-
-
-def plot_each(
-    axes: Axes, table: Table, training: str, column: str, colour: str, label: str
-) -> None:
-    """Every run of a training as a line of its own; a finished run keeps its last value."""
-    rows = as_rows(table, training=training)
-    last = max(row["step"] for row in rows)
-    for i, seed in enumerate(sorted({row["seed"] for row in rows})):
-        own = [row for row in rows if row["seed"] == seed]
-        steps, values = [row["step"] for row in own], [row[column] for row in own]
-        axes.plot(
-            [*steps, last],
-            [*values, values[-1]],
-            color=colour,
-            label=label if i == 0 else None,
-            linewidth=1.1,
-            alpha=0.8,
-        )

@@ -15,39 +15,36 @@ saddle. With K^T K = I (d even), beta = 1 is best, and the loss is lower than on
 d / E tr Y^4 = 1 / (2 d^2 + 5 d + 5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, rotated, symmetric
 from innerloop.papers.gatmiry2024.settings import DESCENT, looped_loss, white, word_loss
-from innerloop.papers.quantity import Quantity, at_most
+from innerloop.papers.quantity import at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.tasks import LinearRegression
+from innerloop.theory.flow import descend
+from innerloop.theory.linear import looped_optimum
 
 
-def descended(task: LinearRegression, loops: int, start: Tensor, *, symmetrised: bool) -> Tensor:
-    """Where descent on the exact loss ends, over symmetric or over all A."""
-    loss, best = word_loss(task, loops), theory.linear.looped_optimum(loops, task.n, task.d).risk
-
-    def point(vector: Tensor) -> Tensor:
-        a = vector.view_as(start)
-        return symmetric(a) if symmetrised else a
-
-    _, end = theory.flow.descend(lambda v: loss(point(v)) / best, start.flatten())
-    return point(end)
+def descended(
+    task: LinearRegression, loops: int, start: Tensor, among: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Where descent on the exact loss ends among these A, such as the symmetric ones."""
+    loss, best = word_loss(task, loops), looped_optimum(loops, task.n, task.d).risk
+    _, end = descend(lambda v: loss(among(v.view_as(start))) / best, start.flatten())
+    return among(end.view_as(start))
 
 
-def best_multiple(task: LinearRegression, loops: int, direction: Tensor) -> Tensor:
-    """The best A = a B for this B."""
-    loss = word_loss(task, loops)
-    _, step = theory.flow.descend(lambda v: loss(v * direction), torch.full((1,), 0.5, dtype=DTYPE))
-    return step * direction
+def gaps(a: Tensor, task: LinearRegression, loops: int) -> tuple[float, float]:
+    """Of the forward pass's loss from the best on the ray, and of A from a*/Sigma*; relative."""
+    best = looped_optimum(loops, task.n, task.d)
+    target = best.steps[0] * task.prior
+    excess = abs(looped_loss(a, task, loops) / best.risk - 1)
+    return excess, ((a - target).norm() / target.norm()).item()
 
 
 @claim(
@@ -64,56 +61,38 @@ def minimum_is_on_the_ray(scale: Scale) -> Verdict:
     every = [([1.0, 0.3], 4, 2), ([1.0, 0.3], 100, 3), ([1.2, 0.5, 0.3], 7, 2), ([2.0, 0.1], 2, 4)]
     cases = scale.pick(smoke=every[:1], quick=every[:3], paper=every)
     starts = scale.pick(smoke=2, quick=5, paper=10)
-    tasks = [
-        (LinearRegression.with_inverse_prior(rotated(spectrum, seed=0), n), loops)
-        for spectrum, n, loops in cases
-    ]
-
-    def ends(task: LinearRegression, loops: int) -> list[Tensor]:
-        points = [task.prior / 2 + 0.2 * normal(seed, task.d, task.d) for seed in range(starts)]
-        return [descended(task, loops, start, symmetrised=True) for start in points]
-
-    points = {
-        "descent over symmetric A": [ends(*case) for case in tasks],
-        "the best multiple of I": [[best_multiple(t, L, identity(t.d))] for t, L in tasks],
-    }
-
-    def gap(groups: list[list[Tensor]], scale_of: Callable[..., float]) -> float:
-        pairs = zip(tasks, groups, strict=True)
-        return max(scale_of(a, task, loops) for (task, loops), group in pairs for a in group)
-
-    def excess(a: Tensor, task: LinearRegression, loops: int) -> float:
-        best = theory.linear.looped_optimum(loops, task.n, task.d)
-        return abs(looped_loss(a, task, loops) / best.risk - 1)
-
-    def distance(a: Tensor, task: LinearRegression, loops: int) -> float:
-        best = theory.linear.looped_optimum(loops, task.n, task.d).steps[0]
-        return ((a - best * task.prior).norm() / (best * task.prior).norm()).item()
-
-    loss = Quantity[list[list[Tensor]]](
-        "largest relative gap of the forward pass's loss from the best on the ray",
-        lambda groups: gap(groups, excess),
-        DESCENT,
-    ).of(points)
-    place = Quantity[list[list[Tensor]]](
-        "largest relative distance from a*/Sigma*",
-        lambda groups: gap(groups, distance),
-        at_most(1e-4, "minima are found to the square root of the loss's precision, about 1e-8"),
-    ).of(points)
+    found, other = [], []
+    for spectrum, n, loops in cases:
+        task = LinearRegression.with_inverse_prior(rotated(spectrum, seed=0), n)
+        for seed in range(starts):
+            start = task.prior / 2 + 0.2 * normal(seed, task.d, task.d)
+            found.append(gaps(descended(task, loops, start, symmetric), task, loops))
+        start = torch.full((1, 1), 0.5, dtype=DTYPE)
+        end = descended(task, loops, start, lambda a: a * identity(task.d))  # noqa: B023
+        other.append(gaps(end, task, loops))
+    excess, distance = zip(*found, strict=True)
+    other_excess, other_distance = zip(*other, strict=True)
     return Verdict(
-        [
-            q.check("descent over symmetric A", unlike="the best multiple of I")
-            for q in (loss, place)
-        ],
+        checks(
+            "largest relative gap of the forward pass's loss from the best on the ray",
+            DESCENT,
+            {"descent over symmetric A": max(excess)},
+            unlike={"the best multiple of I": max(other_excess)},
+        )
+        + checks(
+            "largest relative distance from a*/Sigma*",
+            at_most(1e-4, "minima are found to the root of the loss's precision, about 1e-8"),
+            {"descent over symmetric A": max(distance)},
+            unlike={"the best multiple of I": max(other_distance)},
+        ),
         settings={
             "eigenvalues of Sigma*; n; L": "; ".join(f"{s}, {n}, {loops}" for s, n, loops in cases),
             "random starts": starts,
         },
         remarks=[
-            "Proof: with Sigma* = I, L(A) >= E tr (I - A S)^2L, which is convex and invariant "
-            "under rotations, so that averaging A over rotations does not raise it; on multiples "
-            "of I both agree.",
-            "Over all A it is not so, once n is large: see gatmiry2024/asymmetric.",
+            "Proof: with Sigma* = I, L(A) >= E tr (I - A S)^2L, convex in A and invariant under "
+            "rotations, over which averaging A does not raise it; on multiples of I both agree. "
+            "Over all A it is not so, once n is large: gatmiry2024/asymmetric.",
         ],
     )
 
@@ -127,9 +106,17 @@ def quarter_turns(d: int) -> Tensor:
 def relative_change(direction: Tensor, n: int, loops: int = 2) -> float:
     """Of the loss, when this is added to the best multiple of the identity; Sigma* = I."""
     d = len(direction)
-    best = theory.linear.looped_optimum(loops, n, d)
+    best = looped_optimum(loops, n, d)
     a = best.steps[0] * identity(d) + direction
     return word_loss(white(d, n), loops)(a).item() / best.risk - 1
+
+
+def lowest_change(n: int, starts: int, among: Callable[[Tensor], Tensor]) -> float:
+    """Of the forward pass's loss, where descent from near the best multiple of I ends; d = 2."""
+    task, best = white(2, n), looped_optimum(2, n, 2)
+    points = [best.steps[0] * identity(2) + 0.1 * normal(seed, 2, 2) for seed in range(starts)]
+    ends = [descended(task, 2, point, among) for point in points]
+    return min(looped_loss(a, task, 2) for a in ends) / best.risk - 1
 
 
 def extrapolated(d: int) -> float:
@@ -149,63 +136,46 @@ def extrapolated(d: int) -> float:
     ours="proved",
 )
 def asymmetric_is_lower(scale: Scale) -> Verdict:
-    loops, d, n = 2, 2, 100
-    # The shortest prompt that Theorem 3.2 admits, 8 L d^2 / sqrt(n) = 2^-2L, and as long again.
-    admitted = 2 * (8 * loops * d**2 * 4**loops) ** 2
-    skew, mirror = quarter_turns(d), torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=DTYPE)
-    lower = at_most(-1e-3, "lower, and by more than the 1e-4 to which a loss of 1e-11 is known")
-    added = Quantity[Tensor](
-        f"relative change of the loss when K/sqrt(n) is added to a* I, n = {admitted}",
-        lambda k: relative_change(k / admitted**0.5, admitted),
-        lower,
-    ).of({"K skew-symmetric": skew, "K symmetric": mirror})
-    starts = scale.pick(smoke=2, quick=5, paper=20)
-    best = theory.linear.looped_optimum(loops, n, d)
-
-    def lowest(symmetrised: bool) -> float:
-        points = [best.steps[0] * identity(d) + 0.1 * normal(seed, d, d) for seed in range(starts)]
-        ends = [descended(white(d, n), loops, p, symmetrised=symmetrised) for p in points]
-        return min(looped_loss(a, white(d, n), loops) for a in ends) / best.risk - 1
-
-    found = Quantity[bool](
-        f"lowest relative change of the forward pass's loss that descent finds, n = {n}",
-        lowest,
-        lower,
-    ).of({"over all A": False, "over symmetric A": True})
+    n, starts = 100, scale.pick(smoke=2, quick=5, paper=20)
     sizes = scale.pick(smoke=(2,), quick=(2, 4), paper=(2, 4, 6))
-    gain = Quantity[Callable[[int], int]](
-        "largest relative difference of the gain, extrapolated from n = 1000 and 10,000, from",
-        lambda share: max(abs(extrapolated(size) * share(size) - 1) for size in sizes),
-        at_most(1e-3, "what is left after extrapolation is of order 1/n^2 times a constant"),
-    ).of(
-        {
-            "1/(2d^2 + 5d + 5)": lambda size: 2 * size**2 + 5 * size + 5,
-            "1/(2d^2 + 5d + 4)": lambda size: 2 * size**2 + 5 * size + 4,
-        }
-    )
-    deeper = {
-        depth: min(relative_change(b / 20 * skew, n, depth) for b in range(1, 7))
-        for depth in scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))
-    }
-    few = relative_change(skew / 10**0.5, 10)
+    # The shortest prompt that Theorem 3.2 admits, 8 L d^2 / sqrt(n) = 2^-2L, and as long again.
+    admitted = 2 * (8 * 2 * 2**2 * 4**2) ** 2
+    skew, mirror = quarter_turns(2), identity(2).flip(0)
+    lower = at_most(-1e-3, "lower, and by more than the 1e-4 to which a loss of 1e-11 is known")
+    most = scale.pick(smoke=3, quick=4, paper=5)
+    deeper = -min(relative_change(b / 20 * skew, n, most) for b in range(1, 7))
     return Verdict(
         [
-            added.check("K skew-symmetric", unlike="K symmetric"),
-            found.check("over all A", unlike="over symmetric A"),
-            gain.check("1/(2d^2 + 5d + 5)", unlike="1/(2d^2 + 5d + 4)"),
+            *checks(
+                f"relative change of the loss when K/sqrt(n) is added to a* I, n = {admitted}",
+                lower,
+                {"K skew-symmetric": relative_change(skew / admitted**0.5, admitted)},
+                unlike={"K symmetric": relative_change(mirror / admitted**0.5, admitted)},
+            ),
+            *checks(
+                f"lowest relative change of the forward pass's loss that descent finds, n = {n}",
+                lower,
+                {"over all A": lowest_change(n, starts, lambda a: a)},
+                unlike={"over symmetric A": lowest_change(n, starts, symmetric)},
+            ),
+            *checks(
+                "largest relative difference of the gain, extrapolated from n = 1e3 and 1e4, from",
+                at_most(1e-3, "what is left after extrapolation is of order 1/n^2"),
+                {"1/(2d^2 + 5d + 5)": 5},
+                unlike={"1/(2d^2 + 5d + 4)": 4},
+                measure=lambda c: max(
+                    abs(extrapolated(d) * (2 * d**2 + 5 * d + c) - 1) for d in sizes
+                ),
+            ),
         ],
-        settings={"Sigma*": "I", "loops": loops, "descent": f"d = {d}, n = {n}, {starts} starts"},
+        settings={"Sigma*": "I", "loops": 2, "descent": f"d = 2, n = {n}, {starts} starts"},
         remarks=[
-            "Among symmetric A the multiples of the inverse covariance are best "
-            "(gatmiry2024/global-min); among all A they are a saddle as soon as n is large. The "
-            "terms of the loss in K^2 Y^2 cancel while -2 tr(K Y K Y) has a negative mean, Y being "
-            "the fluctuation sqrt(n) (S - I). The gain is there for all long prompts.",
-            "More loops gain more (d = 2, n = 100): "
-            + ", ".join(f"{-change:.0%} with {depth}" for depth, change in deeper.items())
-            + ". With n = 10 there is nothing to gain: K/sqrt(n) changes the loss by "
-            f"{few:+.0%}.",
-            "The minimiser is still close to the inverse covariance, at a distance of order "
-            "1/sqrt(n): Theorem 3.2 holds, with the order of symmetric matrices meant for "
-            "symmetric parts. Theorem 4.4 and part 2 of Theorem 3.3 do not hold.",
+            "The best symmetric A (gatmiry2024/global-min) is a saddle among all A once n is "
+            "large: with Y = sqrt(n) (S - I) the terms in K^2 Y^2 cancel, and -2 tr(K Y K Y) has a "
+            f"negative mean. More loops gain more: {deeper:.0%} with {most} (d = 2, n = {n}). With "
+            f"n = 10 K/sqrt(n) changes the loss by {relative_change(skew / 10**0.5, 10):+.0%}.",
+            "The minimiser is at a distance of order 1/sqrt(n) from the inverse covariance: "
+            "Theorem 3.2 holds, with the order of symmetric matrices meant for symmetric parts; "
+            "Theorem 4.4 and part 2 of Theorem 3.3 do not.",
         ],
     )

@@ -3,8 +3,6 @@
 The paper's A stands in Q itself, so that the step on the prompt is preconditioned by A^T.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -15,8 +13,8 @@ from torch.autograd.functional import hessian, jacobian
 from innerloop.algorithms import GradientDescent
 from innerloop.models import GATMIRY
 from innerloop.papers.common import generator, identity, normal, relative
-from innerloop.papers.gatmiry2024.settings import against_last, paper_weights
-from innerloop.papers.quantity import ROUNDING, Quantity, at_most
+from innerloop.papers.gatmiry2024.settings import paper_weights
+from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
@@ -31,8 +29,8 @@ def squared_residual(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def left_over(x: Tensor, step: float, steps: int) -> float:
     """The largest |w_t - w*| / |w*| over all w*, after these steps of descent from 0."""
-    d = x.shape[1]
-    truth, w = identity(d), torch.zeros(d, d, dtype=x.dtype)
+    truth = identity(x.shape[1])
+    w = torch.zeros_like(truth)
     for _ in range(steps):
         w = w - step * jacobian(lambda w: squared_residual(w, x, x @ truth), w)
     return torch.linalg.matrix_norm(w - truth, 2).item()
@@ -49,33 +47,31 @@ def left_over(x: Tensor, step: float, steps: int) -> float:
 def descent_converges(scale: Scale) -> Verdict:
     d, n = 10, 100
     inputs = [normal(seed, n, d) for seed in SEEDS]
-    spectra = [torch.linalg.eigvalsh(x.mT @ x) for x in inputs]
-    kappas = [(values[-1] / values[0]).item() for values in spectra]
+    eigenvalues = [torch.linalg.eigvalsh(x.mT @ x).tolist() for x in inputs]
+    kappas = [values[-1] / values[0] for values in eigenvalues]
 
-    def left(step: Callable[[Tensor], float]) -> float:
-        runs = zip(inputs, map(step, spectra), kappas, strict=True)
-        return max(left_over(x, size, math.ceil(kappa)) for x, size, kappa in runs)
+    def left(sizes: list[float]) -> float:
+        return max(map(left_over, inputs, sizes, map(math.ceil, kappas)))
 
-    error = Quantity(
+    diverges, converges = checks(
         "largest |w_t - w*| / |w*| after kappa steps of size",
-        left,
         at_most(math.exp(-1), "O(kappa): a step 1/lambda_max(H) leaves (1 - 1/kappa)^kappa <= 1/e"),
-    ).of(
         {
-            "1/kappa": lambda values: (values[0] / values[-1]).item(),
-            "1/lambda_max(2 X X^T)": lambda values: 1 / (2 * values[-1].item()),
-            "1/lambda_max(X X^T)": lambda values: 1 / values[-1].item(),
-        }
+            "1/kappa": [1 / kappa for kappa in kappas],
+            "1/lambda_max(2 X X^T)": [1 / (2 * values[-1]) for values in eigenvalues],
+        },
+        unlike={"1/lambda_max(X X^T)": [1 / values[-1] for values in eigenvalues]},
+        measure=left,
     )
     x = inputs[0]
     exact = hessian(lambda w: squared_residual(w, x, x.sum(1)), x[0])
-    second = Quantity[float](
+    single, double = checks(
         "relative difference from the Hessian by autograd",
-        lambda factor: relative(factor * x.mT @ x, exact),
         ROUNDING,
-    ).of({"X X^T": 1.0, "2 X X^T": 2.0, "2.02 X X^T": 2.02})
-    diverges, converges = against_last(error)
-    single, double = against_last(second)
+        {"X X^T": x.mT @ x, "2 X X^T": 2 * x.mT @ x},
+        unlike={"2.02 X X^T": 2.02 * x.mT @ x},
+        measure=lambda formula: relative(formula, exact),
+    )
     return Verdict(
         [diverges, single],
         [converges, double],
@@ -83,13 +79,12 @@ def descent_converges(scale: Scale) -> Verdict:
             r"\text{step } \tfrac{1}{\kappa},\quad H = X X^\top",
             r"\begin{aligned} & \text{step } \tfrac{1}{\lambda_{\max}(H)},\quad H = 2 X X^\top, "
             r"\\ & \|w_t - w^*\| \le \left(1 - \tfrac{1}{\kappa}\right)^t \|w^*\| \end{aligned}",
-            "A step size has the unit of 1/H; 1/kappa has none. The eigenvalues of XX^T are about "
-            "n, so with step 1/kappa descent diverges; with 1/lambda_max(H) the number of "
-            "iterations is as stated. The Hessian is 2XX^T (and the loss is printed with w* for "
-            "w).",
+            "A step size has the unit of 1/H, and 1/kappa has none: the eigenvalues of XX^T are "
+            "about n, and descent diverges. With 1/lambda_max(H) the number of iterations is as "
+            "stated. The Hessian is 2XX^T, and the loss is printed with w* for w.",
             Kind.STATEMENT,
             f"d = {d}, n = {n}: kappa is {min(kappas):.2f} to {max(kappas):.2f}, and after kappa "
-            f"steps of size 1/kappa the error is up to {error['1/kappa']:.0e} times |w*|.",
+            f"steps of size 1/kappa the error is up to {diverges.measured:.0e} times |w*|.",
         ),
         settings={"d": d, "n": n, "prompts": len(inputs), "w*": "the worst one"},
     )
@@ -105,36 +100,35 @@ def descent_converges(scale: Scale) -> Verdict:
     r"\end{aligned}",
 )
 def loops_are_gradient_steps(scale: Scale) -> Verdict:
-    task, loops = LinearRegression.isotropic(4, 9), 3
+    n, loops, task = 9, 3, LinearRegression.isotropic(4, 9)
 
-    def gap(seed: int, factor: float, *, transposed: bool) -> float:
-        prompt = task.sample(64, generator=generator(seed))
-        a = 0.3 * normal(seed, task.d, task.d)
-        transformer = GATMIRY.predict(*paper_weights(a.expand(loops, -1, -1)), prompt)
-        step = factor * (a.mT if transposed else a)
-        return relative(GradientDescent.repeated(step, loops)(prompt), transformer)
+    def gap(preconditioner: Callable[[Tensor], Tensor]) -> float:
+        gaps = []
+        for seed in SEEDS:
+            prompt, a = task.sample(64, generator=generator(seed)), 0.3 * normal(seed, 4, 4)
+            transformer = GATMIRY.predict(*paper_weights(a.expand(loops, -1, -1)), prompt)
+            descent = GradientDescent.repeated(preconditioner(a), loops)
+            gaps.append(relative(descent(prompt), transformer))
+        return max(gaps)
 
-    steps = Quantity[tuple[float, bool]](
+    plain, transposed = checks(
         "largest relative difference of the predictions, dense A, from descent preconditioned by",
-        lambda case: max(gap(seed, case[0], transposed=case[1]) for seed in SEEDS),
         ROUNDING,
-    ).of({"A": (1.0, False), "A^T": (1.0, True), "1.01 A^T": (1.01, True)})
-    x, y = normal(0, task.n, task.d), normal(1, task.n)
-    zero, moment = torch.zeros(task.d, dtype=x.dtype), x.mT @ y
-    slope = jacobian(lambda w: squared_residual(w, x, y), zero)
-    gradient = Quantity[tuple[Tensor, float]](
-        "relative difference of the gradient at 0 by autograd from",
-        lambda case: relative(case[0], case[1] * slope),
-        ROUNDING,
-    ).of(
-        {
-            "X y of |X^T w - y|^2": (moment, 1.0),
-            "-X y / n of |X^T w - y|^2 / (2n)": (-moment / task.n, 1 / (2 * task.n)),
-            "-X y / n of |X^T w - y|^2 / n": (-moment / task.n, 1 / task.n),
-        }
+        {"A": lambda a: a, "A^T": lambda a: a.mT},
+        unlike={"1.01 A^T": lambda a: 1.01 * a.mT},
+        measure=gap,
     )
-    plain, transposed = against_last(steps)
-    wrong, right = against_last(gradient)
+    x, y = normal(0, n, 4), normal(1, n)
+    slope, moment = jacobian(lambda w: squared_residual(w, x, y), 0 * x[0]), x.mT @ y
+    wrong, right = checks(
+        "relative difference of the gradient at 0 by autograd from",
+        ROUNDING,
+        {
+            "X y of |X^T w - y|^2": relative(moment, slope),
+            "-X y / n of |X^T w - y|^2 / (2n)": relative(-moment / n, slope / (2 * n)),
+        },
+        unlike={"-X y / n of |X^T w - y|^2 / n": relative(-moment / n, slope / n)},
+    )
     return Verdict(
         [plain, wrong],
         [transposed, right],
@@ -144,10 +138,9 @@ def loops_are_gradient_steps(scale: Scale) -> Verdict:
             r"\begin{aligned} & R(w) = \tfrac{1}{2n} \|X^\top w - y\|^2,\; \nabla R(0) = "
             r"-\tfrac{1}{n} X y, \\ & w_1 = -A^\top \nabla R(0) = \tfrac{1}{n} A^\top X y "
             r"\end{aligned}",
-            "That loops take preconditioned steps is true; with A in Q the preconditioner is A^T, "
-            "since the label row of (6) is y^T X^T A. The objective is written with w* for w, its "
-            "gradient at 0 is -2Xy and not Xy, and with the gradient as printed the labels would "
-            "grow in (9). The factor 1/(2n) makes every line right.",
+            "With A in Q the preconditioner is A^T: the label row of (6) is y^T X^T A. The "
+            "objective is printed with w* for w, and its gradient at 0 is -2Xy and not Xy, with "
+            "which the labels would grow in (9). The factor 1/(2n) makes every line right.",
             Kind.MISPRINT,
         ),
         settings={"task": task, "loops": loops, "A": "dense, not symmetric", "seeds": "0 to 4"},

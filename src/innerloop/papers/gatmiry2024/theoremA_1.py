@@ -1,14 +1,12 @@
 """The labels after t layers: Theorem A.1 of Gatmiry et al. (2024)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
 from innerloop.models import GATMIRY
 from innerloop.papers.common import identity, normal, relative
-from innerloop.papers.gatmiry2024.settings import against_last, paper_weights
-from innerloop.papers.quantity import ROUNDING, Quantity
+from innerloop.papers.gatmiry2024.settings import paper_weights
+from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.prompt import Prompt
@@ -24,9 +22,9 @@ def stated_labels(
     `sign` is that of the terms in u of Eq. 12, printed as +1; in Eq. 13 it is the opposite one.
     """
     s = prompt.x.mT @ prompt.x / prompt.n
-    factors = [identity(D) - s @ a_layer for a_layer in a]
     left, shifts = w.unsqueeze(1), torch.zeros_like(w).unsqueeze(1)  # rows, [batch, 1, d]
-    for a_layer, u_layer, factor in zip(a, u, factors, strict=True):
+    for a_layer, u_layer in zip(a, u, strict=True):
+        factor = identity(D) - s @ a_layer
         left, shifts = left @ factor, shifts @ factor + u_layer[None] @ s @ a_layer
     row = (left + sign * shifts).squeeze(1)
     labels = torch.einsum("bd,bnd->bn", row, prompt.x)
@@ -59,40 +57,31 @@ def label_gap(sign: int, *, reverse: bool = False, shifted: bool = True) -> floa
     r"u^{(i)\top} \Sigma A^{(i)} \prod_{j=i+1}^{t-1} (I - \Sigma A^{(j)}) x_q \end{aligned}",
 )
 def labels_after_layers(scale: Scale) -> Verdict:
-    gap = Quantity[dict](
+    printed, right, without = checks(
         "largest relative difference of Eq. 12 and 13 from the label row of the forward pass",
-        lambda case: label_gap(**case),
         ROUNDING,
-    ).of(
         {
-            "as printed": {"sign": +1},
-            "opposite sign of u": {"sign": -1},
-            "without u": {"sign": +1, "shifted": False},
-            "opposite sign of u, layers in reverse order": {"sign": -1, "reverse": True},
-        }
+            "as printed": label_gap(+1),
+            "opposite sign of u": label_gap(-1),
+            "without u": label_gap(+1, shifted=False),
+        },
+        unlike={"opposite sign of u, layers in reverse order": label_gap(-1, reverse=True)},
     )
-    printed, *corrected = against_last(gap)
     return Verdict(
         [printed],
-        corrected,
+        [right, without],
         Correction(
             r"\begin{aligned} & y_q^{(t)} = y_q - w^{*\top} \cdots x_q \\ & - \sum_i u^{(i)\top} "
             r"\Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q \end{aligned}",
             r"\begin{aligned} & y_q^{(t)} = y_q - w^{*\top} \cdots x_q \\ & + \sum_i u^{(i)\top} "
             r"\Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q \end{aligned}",
-            "The terms in u have the wrong sign, in (12) and in (13). By (3) a layer makes of the "
-            "label row v^T X the row v^T X - (u + v)^T Sigma A X, so that v^T becomes "
-            "v^T (I - Sigma A) - u^T Sigma A; y_q^(t) is minus the query's entry. In the proof the "
-            "update for y^(t+1) leaves u out. The loss does not change, because w* is symmetric "
-            "about 0. Sigma is (1/n) X X^T; the proof writes X X^T = Sigma.",
+            "The terms in u have the wrong sign, in (12) and in (13): by (3) a layer turns a label "
+            "row v^T X into (v^T (I - Sigma A) - u^T Sigma A) X, and y_q^(t) is minus the query's "
+            "entry. In the proof the update for y^(t+1) leaves u out, and X X^T = Sigma stands for "
+            "(1/n) X X^T = Sigma. The loss stays, because w* is symmetric about 0.",
             Kind.STATEMENT,
-            f"The printed form is off by {gap['as printed']:.2f} of the largest label, the "
-            f"corrected one by {gap['opposite sign of u']:.0e}; without u they agree.",
+            f"The printed form is off by {printed.measured:.2f} of the largest label, the "
+            f"corrected one by {right.measured:.0e}; without u they agree.",
         ),
-        settings={
-            "d, n, layers": f"{D}, {N}, {LAYERS}",
-            "prompts": 64,
-            "seeds": "0 to 4",
-            "A, u": "dense, A not symmetric, different in every layer",
-        },
+        settings={"d, n, layers": f"{D}, {N}, {LAYERS}", "prompts": 64, "A": "dense", "seeds": 5},
     )
