@@ -20,7 +20,7 @@ from innerloop.papers.yang2024.encoder_training import (
     trained,
 )
 from innerloop.papers.yang2024.section3_3_heads import trained_one_layer
-from innerloop.papers.yang2024.settings import against, checked
+from innerloop.papers.yang2024.settings import Instance
 from innerloop.tasks import GaussianCoefficients
 
 COLUMNS = {

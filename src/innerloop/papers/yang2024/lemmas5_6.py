@@ -9,10 +9,10 @@ from torch import Tensor
 
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import ROUNDING, SAMPLING, Cases, Quantity
+from innerloop.papers.common import DTYPE, generator, normal
+from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.half_loss import SampledHalfLoss
 from innerloop.papers.yang2024.notation import Notation
 from innerloop.papers.yang2024.settings import (
@@ -21,7 +21,7 @@ from innerloop.papers.yang2024.settings import (
     Instance,
     Sizes,
     instance,
-    normal,
+    ratio_error,
 )
 from innerloop.prompt import Prompt
 from innerloop.training import train
@@ -51,30 +51,25 @@ def squared_errors(made: Instance, prompt: Prompt) -> Tensor:
     return (made.model(prompt).detach() - prompt.y_query).square().mean(1) / 2
 
 
-def z_of(name: str, sampled: Estimate, stated: dict[str, float]) -> Cases:
-    return Quantity[float](name, lambda value: abs(sampled.z(value)), SAMPLING).of(stated)
-
-
-def library_losses(start: Instance, random: Instance, prompt: Prompt) -> Cases:
+def library_losses(start: Instance, random: Instance, prompt: Prompt) -> list[Check]:
     """The library's own losses, which the figures train with, against the paper's formulas."""
     exact, is_ = start.objective, Notation(random)
+    loss = exact.loss(random.model).item()
     sampled = SampledHalfLoss(start.task, len(prompt)).loss(random.model, prompt).item()
-    pairs: dict[str, tuple[float, float]] = {
-        "the exact loss and (75)": (
-            exact.loss(random.model).item(),
-            loss_75(start, random.attention()),
-        ),
-        "the exact gap and (36)": (exact.gap(random.model).item(), is_.gap),
-        "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, is_.a)),
-        "the loss on prompts and (9)": (sampled, squared_errors(random, prompt).mean().item()),
-        "the exact loss and (36) with L* as printed": (
-            exact.loss(random.model).item(),
-            is_.gap + infimum(start, is_.n),
-        ),
-    }
-    return Quantity[tuple[float, float]](
-        "relative distance", lambda pair: abs(pair[0] / pair[1] - 1), ROUNDING
-    ).of(pairs)
+    return checks(
+        "relative distance",
+        ROUNDING,
+        {
+            "the exact loss and (75)": (loss, loss_75(start, random.attention())),
+            "the exact gap and (36)": (exact.gap(random.model).item(), is_.gap),
+            "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, is_.a)),
+            "the loss on prompts and (9)": (sampled, squared_errors(random, prompt).mean().item()),
+        },
+        unlike={
+            "the exact loss and (36) with L* as printed": (loss, is_.gap + infimum(start, is_.n))
+        },
+        measure=ratio_error,
+    )
 
 
 @claim(
@@ -88,42 +83,46 @@ def quadratic_loss(scale: Scale) -> Verdict:
     samples = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
     start = instance(FEW, 0)
     fitted = start.with_fitted_weights()
-    random = start.with_weights(normal(FEW.heads, FEW.tokens, seed=5))
+    random = start.with_weights(normal(5, FEW.heads, FEW.tokens))
     prompt = start.task.sample(samples, generator=generator(11))
     at_infimum, at_random = (Estimate.of(squared_errors(m, prompt)) for m in (fitted, random))
     printed, true = infimum(start, FEW.shown), infimum(start, FEW.tokens)
     misread = replace(start, task=replace(start.task, tau=FEW.tau**2))
-    stars = z_of(
-        f"|z| of the loss of the best heads on {samples} prompts against L*",
-        at_infimum,
-        {
-            "as printed": printed,
-            "m tau for every token": true,
-            "m tau for no token": infimum(start, 0),
-            "the variance tau^2 of the proof": infimum(misread, FEW.tokens),
-        },
-    )
     is_ = Notation(random)
-    without_noise = (is_.z @ is_.delta).square().sum() / (2 * is_.k)
-    whole = z_of(
-        f"|z| of the loss of random heads on {samples} prompts",
-        at_random,
-        {"(36)": is_.gap + true, "(36) with Z for Z-bar": without_noise.item() + true},
-    )
-    library = library_losses(start, random, prompt)
+    without_noise = (is_.z @ is_.delta).square().sum().item() / (2 * is_.k)
     fewer = replace(start, model=instance(FEW.with_heads(FEW.shown - 1), 0).model)
-    attained = Quantity[Instance](
-        "gap with fitted w relative to that of w = 0",
-        lambda made: made.objective.gap(made.model).item() / Notation(start).gap,
-        SQUARED_ROUNDING,
-    ).of({"H = 6 heads for N = 4": fitted, "H = 3": fewer.with_fitted_weights()})
+    best = f"|z| of the loss of the best heads on {samples} prompts against L*"
     return Verdict(
-        printed=[stars.check("as printed", unlike="m tau for no token")],
+        printed=checks(
+            best,
+            SAMPLING,
+            {"as printed": printed},
+            unlike={"m tau for no token": infimum(start, 0)},
+            measure=lambda value: abs(at_infimum.z(value)),
+        ),
         corrected=[
-            stars.check("m tau for every token", unlike="the variance tau^2 of the proof"),
-            whole.check("(36)", unlike="(36) with Z for Z-bar"),
-            attained.check("H = 6 heads for N = 4", unlike="H = 3"),
-            *(library.check(case, unlike=list(library)[-1]) for case in list(library)[:-1]),
+            *checks(
+                best,
+                SAMPLING,
+                {"m tau for every token": true},
+                unlike={"the variance tau^2 of the proof": infimum(misread, FEW.tokens)},
+                measure=lambda value: abs(at_infimum.z(value)),
+            ),
+            *checks(
+                f"|z| of the loss of random heads on {samples} prompts",
+                SAMPLING,
+                {"(36)": is_.gap + true},
+                unlike={"(36) with Z for Z-bar": without_noise + true},
+                measure=lambda value: abs(at_random.z(value)),
+            ),
+            *checks(
+                "gap with fitted w relative to that of w = 0",
+                SQUARED_ROUNDING,
+                {"H = 6 heads for N = 4": fitted},
+                unlike={"H = 3": fewer.with_fitted_weights()},
+                measure=lambda made: made.objective.gap(made.model).item() / Notation(start).gap,
+            ),
+            *library_losses(start, random, prompt),
         ],
         correction=Correction(
             r"L^\star = \frac{1}{2K} \left[ \sum_{k \le N} (\|z_k\|^2 + m\tau - "
@@ -131,9 +130,8 @@ def quadratic_loss(scale: Scale) -> Verdict:
             r"L^\star = \frac{1}{2K} \sum_{k=1}^K (\|z_k\|^2 + m\tau - r_k^\top G^{-1} r_k),\quad "
             r"G = Z^\top Z + m\tau I,\; r_k = Z^\top z_k + m\tau e_k 1\{k \le N\}",
             "The labels of the tokens that are not shown carry noise as well, E y_k^2 = |z_k|^2 + "
-            "m tau, so the printed L* is (K - N) m tau / 2K below the infimum and the gap to it "
-            "never closes. Also, (33) lacks a Z^T before z_k, without which the dimensions do not "
-            "match, and the proof calls the noise N(0, tau^2 I).",
+            "m tau: the printed L* is (K - N) m tau / 2K below the infimum. Also, (33) lacks a Z^T "
+            "before z_k, and the proof calls the noise N(0, tau^2 I).",
             kind=Kind.CONSTANT,
             counterexample=f"{FEW}: the printed L* is {printed:.5f}, and the infimum, which fitted "
             f"heads attain, {true:.5f} (on prompts {at_infimum}).",
@@ -173,15 +171,13 @@ def reparameterisation(scale: Scale) -> Verdict:
         pairs = ((model.q, made.model.q), (gamma * model.w, made.model.w))
         return max(((one - two).norm() / two.norm()).item() for one, two in pairs)
 
-    cases = Quantity(
-        f"relative distance of the parameters after {steps} steps", distance, ROUNDING
-    ).of(
-        {
-            "gamma = sqrt(eta_w / eta_Q)": (weight_rate / query_rate) ** 0.5,
-            "gamma = eta_w / eta_Q": weight_rate / query_rate,
-        }
-    )
     return Verdict(
-        [cases.check("gamma = sqrt(eta_w / eta_Q)", unlike="gamma = eta_w / eta_Q")],
+        checks(
+            f"relative distance of the parameters after {steps} steps",
+            ROUNDING,
+            {"gamma = sqrt(eta_w / eta_Q)": (weight_rate / query_rate) ** 0.5},
+            unlike={"gamma = eta_w / eta_Q": weight_rate / query_rate},
+            measure=distance,
+        ),
         settings={"task": made.task, "H": SMALL.heads, "eta_Q": query_rate, "eta_w": weight_rate},
     )

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE
-from innerloop.papers.quantity import Quantity, at_most
+from innerloop.papers.common import DTYPE, identity
+from innerloop.papers.quantity import at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.yang2024.settings import FULL, Instance, Sizes, instance
@@ -32,10 +32,6 @@ def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
         return replace(made, task=replace(made.task, tokens=tokens))
 
 
-def scaled(made: Instance, beta: float) -> Instance:
-    return made.with_weights(0.0, beta * made.model.q)
-
-
 @claim(
     "yang2024/proposition1",
     "With H >= N heads and Gaussian query matrices, every B_k has full row rank almost surely",
@@ -51,34 +47,29 @@ def full_rank(scale: Scale) -> Verdict:
         Sizes(100, 20, 30, 60, 0.01, 30),
     )
 
-    def starts(fewer: int = 0) -> list[Instance]:
+    def deficits(fewer: int = 0) -> list[int]:
         return [
-            scaled(instance(sizes.with_heads(sizes.heads - fewer), seed), beta)
+            rank_deficit(made.with_weights(0.0, beta * made.model.q))
             for sizes in shapes
             for seed in range(seeds)
+            for made in [instance(sizes.with_heads(sizes.heads - fewer), seed)]
             for beta in (0.5, 1.0, 2.0)
         ]
 
     doubled = instance(shapes[0], 0).task.tokens.clone()
     doubled[3] = doubled[1]
     equal = [on_tokens(shapes[0].with_heads(heads), doubled) for heads in (5, 10, 64)]
-    one_hot_tokens = on_tokens(Sizes(12, 6, 6, 12, 0.05, 6), torch.eye(12, dtype=DTYPE))
-    # What must fail must fail everywhere: the least of the near misses is taken.
-    cases = Quantity[int]("N - rank B_k", int, FULL_RANK).of(
-        {
-            "H = N": max(map(rank_deficit, starts())),
-            "H = N, one-hot tokens": rank_deficit(one_hot_tokens),
-            "H = N - 1": min(map(rank_deficit, starts(fewer=1))),
-            "two equal tokens shown, H = N, 2 N and 64": min(map(rank_deficit, equal)),
-        }
-    )
+    one_hot_tokens = on_tokens(Sizes(12, 6, 6, 12, 0.05, 6), identity(12))
     return Verdict(
-        [
-            cases.check("H = N", unlike="H = N - 1"),
-            cases.check(
-                "H = N, one-hot tokens", unlike="two equal tokens shown, H = N, 2 N and 64"
-            ),
-        ],
+        checks(
+            "N - rank B_k",
+            FULL_RANK,
+            {"H = N": max(deficits()), "H = N, one-hot tokens": rank_deficit(one_hot_tokens)},
+            unlike={  # the least: what must fail must fail everywhere
+                "H = N - 1": min(deficits(fewer=1)),
+                "two equal tokens shown, H = N, 2 N and 64": min(map(rank_deficit, equal)),
+            },
+        ),
         settings={
             "sizes": "; ".join(map(str, shapes)),
             "beta": "0.5, 1, 2",
@@ -114,26 +105,24 @@ def unit_tokens(scale: Scale) -> Verdict:
     starts = range(scale.pick(smoke=2, quick=3, paper=10))
     unit, raw = ([instance(sizes, seed, unit=unit) for seed in starts] for unit in (True, False))
 
-    def spread(made: Instance) -> float:
+    def in_words(made: Instance) -> str:
         v = made.task.tokens
-        return torch.std(v[: sizes.shown] @ made.model.q.detach()[0] @ v.mT).item()
+        spread = torch.std(v[: sizes.shown] @ made.model.q.detach()[0] @ v.mT).item()
+        return f"the standard deviation {spread:.3g}, and zeta_0 is {zeta_in_words(made)}"
 
-    cases = Quantity[int]("N - rank B_k", int, FULL_RANK).of(
-        {
-            "tokens of norm 1": max(map(rank_deficit, unit)),
-            "Gaussian tokens": min(map(rank_deficit, raw)),
-        }
-    )
     return Verdict(
-        [cases.check("tokens of norm 1", unlike="Gaussian tokens")],
+        checks(
+            "N - rank B_k",
+            FULL_RANK,
+            {"tokens of norm 1": max(map(rank_deficit, unit))},
+            unlike={"Gaussian tokens": min(map(rank_deficit, raw))},
+        ),
         settings={"sizes": sizes, "Q": "standard normal", "starts": len(starts)},
         remarks=[
-            f"In d = {sizes.d} dimensions Gaussian tokens have norm {sizes.d**0.5:.0f}, and the "
-            f"logits v_i^T Q v_k the standard deviation {spread(raw[0]):.0f}: every softmax is one "
-            f"token, and zeta_0 is {zeta_in_words(raw[0])}. Almost surely it is positive, as "
-            "Proposition 1 says, but nothing can be trained at the rate that it certifies. Section "
-            "2 has tokens of norm 1: their logits have the standard deviation "
-            f"{spread(unit[0]):.2f}, and zeta_0 = {zeta_in_words(unit[0])}. Where training then "
-            "ends is in figure2a."
+            f"In d = {sizes.d} dimensions Gaussian tokens have norm {sizes.d**0.5:.0f}, their "
+            f"logits v_i^T Q v_k {in_words(raw[0])}: every softmax is one token. Almost surely "
+            "zeta_0 is positive, as Proposition 1 says, but nothing can be trained at the rate "
+            "that it certifies. The logits of tokens of norm 1, which section 2 has, have "
+            f"{in_words(unit[0])}. Where training then ends is in figure2a."
         ],
     )

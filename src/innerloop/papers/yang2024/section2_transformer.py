@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from innerloop.models import block_form_forward
-from innerloop.papers.common import generator
-from innerloop.papers.quantity import ROUNDING, Quantity
+from innerloop.papers.common import generator, normal
+from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.settings import SMALL, instance, normal
+from innerloop.papers.yang2024.settings import SMALL, instance
 
 
 @claim(
@@ -22,7 +22,7 @@ from innerloop.papers.yang2024.settings import SMALL, instance, normal
     r"\right\rangle",
 )
 def short_form(scale: Scale) -> Verdict:
-    made = instance(SMALL, 0).with_weights(normal(SMALL.heads, SMALL.tokens, seed=1))
+    made = instance(SMALL, 0).with_weights(normal(1, SMALL.heads, SMALL.tokens))
     q, w, tokens = made.model.q.detach(), made.model.w.detach(), made.task.tokens
     prompt = made.task.sample(20, generator=generator(2))
     blocks = block_form_forward(q, w, prompt)
@@ -33,24 +33,16 @@ def short_form(scale: Scale) -> Verdict:
         heads = (tokens[:keys] @ q @ tokens.mT).softmax(dim=1)  # [heads, keys, tokens]
         return labels @ (heads * w[:, None]).sum(0)
 
-    cases = Quantity[Tensor](
-        "relative distance from the diagonal of T(E), all blocks written out",
-        lambda prediction: (prediction - blocks).norm() / blocks.norm(),
-        ROUNDING,
-    ).of(
-        {
-            "(8)": short(prompt.n, q),
-            "the library's model": made.model(prompt).detach(),
-            "(8) with Q transposed": short(prompt.n, q.mT),
-            "(8) over all K tokens, the queries with label 0": short(SMALL.tokens, q),
-        }
-    )
     return Verdict(
-        [
-            cases.check("(8)", unlike="(8) with Q transposed"),
-            cases.check(
-                "the library's model", unlike="(8) over all K tokens, the queries with label 0"
-            ),
-        ],
+        checks(
+            "relative distance from the diagonal of T(E), all blocks written out",
+            ROUNDING,
+            {"(8)": short(prompt.n, q), "the library's model": made.model(prompt).detach()},
+            unlike={
+                "(8) with Q transposed": short(prompt.n, q.mT),
+                "(8) over all K tokens, the queries with label 0": short(SMALL.tokens, q),
+            },
+            measure=lambda prediction: (prediction - blocks).norm() / blocks.norm(),
+        ),
         settings={"sizes": SMALL, "prompts": 20, "w": "standard normal"},
     )
