@@ -1,7 +1,6 @@
 """Yang, Huang, Liang & Chi (2024), arXiv:2408.10147, in the order of the paper.
 
-section2_transformer.py: eq8
-proposition1.py: proposition1, unit-tokens
+section2_proposition1.py: eq8, proposition1, unit-tokens
 theorem1.py: theorem1, eq49, theorem1-path
 section3_1_rates.py: rate-heads, rate-tokens
 theorem2.py: theorem2, eq68-69
@@ -23,10 +22,9 @@ loss and learning rates), one_layer_training.py and encoder_training.py (how fig
 # isort: off
 # The report follows this order: lemmas before the theorems that rest on them.
 from innerloop.papers.yang2024 import (
-    section2_transformer as section2_transformer,
+    section2_proposition1 as section2_proposition1,
     lemmas1_to_4 as lemmas1_to_4,
     lemmas5_6 as lemmas5_6,
-    proposition1 as proposition1,
     lemmas7_to_9 as lemmas7_to_9,
     lemma10_eq17 as lemma10_eq17,
     theorem1 as theorem1,

@@ -13,15 +13,9 @@ from innerloop.papers.common import normal
 from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
+from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
 from innerloop.papers.yang2024.section3_2_best import DIFFERENCE, NO_RIVAL
-from innerloop.papers.yang2024.settings import (
-    FALLS,
-    OUT_OF_DOMAIN,
-    SQUARED_ROUNDING,
-    Instance,
-    mean_log,
-)
 from innerloop.tasks import DictionaryRegression
 
 M, K, TAU = 100, 200, 0.01
@@ -62,8 +56,8 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
     Errors are those of Eq. 75, so that none is the smallest by construction.
     """
     task = DictionaryRegression(normal(0, K, 2), features, shown, TAU)
-    made = Instance(task, DictionaryAttention(torch.zeros(1, 2, 2), torch.zeros(1, K)))
-    moment = OUT_OF_DOMAIN.second_moment(M)
+    made = settings.Instance(task, DictionaryAttention(torch.zeros(1, 2, 2), torch.zeros(1, K)))
+    moment = settings.OUT_OF_DOMAIN.second_moment(M)
     beyond = theory.softmax.DictionaryRisk.of(features, shown, TAU, moment)
     best, strong = (
         theory.softmax.ridge_matrix(features, shown, p) for p in (shown * TAU, 2 * M * TAU)
@@ -88,7 +82,9 @@ def exact_checks(table: dict[str, np.ndarray]) -> list[Check]:
         return np.abs(gain / table[name] - 1)[table["N"] != M].max()
 
     return [
-        *checks("gap relative to the largest", SQUARED_ROUNDING, zero, unlike=next_to_zero),
+        *checks(
+            "gap relative to the largest", settings.SQUARED_ROUNDING, zero, unlike=next_to_zero
+        ),
         *checks(
             "smallest relative excess of the error of y^best over",
             NO_RIVAL,
@@ -114,7 +110,7 @@ def judge_figure3(tables: Tables) -> Verdict:
         return table[column][table["N"] == n]
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
-        return mean_log(at(column, n) / at(column, other))
+        return settings.mean_log(at(column, n) / at(column, other))
 
     steps = [(log_ratio("learned error", n + 10, n), n) for n in range(FIRST, LAST, 10)]
     least, slowest = max(steps, key=lambda step: step[0].mean)
@@ -128,10 +124,10 @@ def judge_figure3(tables: Tables) -> Verdict:
     values += [at("learned error", n).mean() for n in (FIRST, M, LAST)]
     return Verdict(
         printed=[
-            *checks(gap, FALLS, nearer, unlike=farther),
-            *checks(error, FALLS, best, unlike=near_miss),
+            *checks(gap, settings.FALLS, nearer, unlike=farther),
+            *checks(error, settings.FALLS, best, unlike=near_miss),
         ],
-        corrected=[*exact_checks(table), *checks(error, FALLS, fall, unlike=near_miss)],
+        corrected=[*exact_checks(table), *checks(error, settings.FALLS, fall, unlike=near_miss)],
         correction=Correction(
             r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
             r"\hat{y}^{\mathrm{best}} \text{ and better}",
@@ -158,12 +154,11 @@ def judge_figure3(tables: Tables) -> Verdict:
 def figure3(scale: Scale) -> Numbers:
     step, dictionaries = scale.pick(smoke=(10, 10), quick=(5, 16), paper=(1, 20))
     lengths = sorted({*range(FIRST, LAST + 1, step), M - 1, M + 1})
-    rows: dict[str, list[float]] = {}
+    rows = settings.Rows()
     for seed in range(dictionaries):
         features = normal(seed, K, M)
         for n in lengths:
-            for name, value in {"N": n, "dictionary": seed, **compare(features, n)}.items():
-                rows.setdefault(name, []).append(value)
+            settings.add(rows, {"N": n, "dictionary": seed, **compare(features, n)})
     return Numbers(
         {"gaps": rows},
         "Left: how far the learned prediction is from y^best; zero at N = m, where both are the "

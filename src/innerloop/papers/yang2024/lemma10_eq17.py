@@ -11,16 +11,8 @@ from innerloop.papers.common import normal
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import (
-    TINY,
-    Instance,
-    Sizes,
-    antipodal,
-    instance,
-    one_hot,
-    ratio_error,
-)
+from innerloop.papers.yang2024.notation import Notation, norm, ratio_error
+from innerloop.papers.yang2024.settings import TINY, Instance, Sizes, antipodal, instance, one_hot
 
 SMOOTH = at_most(
     1 + 1e-9,
@@ -69,9 +61,6 @@ class Point:
         is_ = Notation(self.made)
         return self.appendix(sixteen / is_.k * (self.gamma * is_.f_max * is_.zbar_norm) ** 2)
 
-    def library(self) -> float:
-        return self.made.constants().smoothness(self.gamma, self.alpha_bar)
-
 
 def points(count: int) -> list[Point]:
     """Random heads, the steepest ones, and saturated ones with next to no weights."""
@@ -101,7 +90,8 @@ def smoothness(scale: Scale) -> Verdict:
         return max(norm / constant for norm, constant in zip(hessians, constants, strict=True))
 
     def library(constants: list[float]) -> float:
-        return max(ratio_error((p.library(), L)) for p, L in zip(over, constants, strict=True))
+        ours = [p.made.constants().smoothness(p.gamma, p.alpha_bar) for p in over]
+        return max(map(ratio_error, zip(ours, constants, strict=True)))
 
     name = "largest norm of the Hessian relative to L"
     without, smaller = [L / 8**0.5 for L in printed], [0.7 * L for L in corrected]
@@ -144,13 +134,6 @@ def smoothness(scale: Scale) -> Verdict:
     )
 
 
-def rescaled(sizes: Sizes, seed: int, factor: float) -> Instance:
-    """All features and their noise in other units: L is to scale as factor^2."""
-    made = instance(sizes, seed)
-    features, tau = factor * made.task.features, factor**2 * sizes.tau
-    return Instance(replace(made.task, features=features, tau=tau), made.model)
-
-
 def printed_main_text(made: Instance, gamma: float) -> float:
     """L of Eq. 17."""
     is_ = Notation(made)
@@ -172,7 +155,9 @@ def simplified_constant(scale: Scale) -> Verdict:
     seeds, units = scale.pick(smoke=3, quick=20, paper=100), (0.01, 0.1, 1.0, 10.0)
     printed, corrected, small = dict.fromkeys(units, 0.0), 0.0, 0.0
     for sizes, unit, seed in product(TINY, units, range(seeds)):
-        made = rescaled(sizes, seed, unit)
+        made = instance(sizes, seed)
+        features, tau = unit * made.task.features, unit**2 * sizes.tau
+        made = Instance(replace(made.task, features=features, tau=tau), made.model)
         is_, library = Notation(made), made.constants()
         for gamma in (is_.least_gamma, 1e3 * is_.least_gamma, 1e9 * is_.least_gamma):
             point = Point(made, gamma, is_.alpha_bar(gamma))

@@ -1,8 +1,7 @@
 """The loss and its coordinates: Lemmas 5 and 6 of appendix B."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,15 +13,8 @@ from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.half_loss import SampledHalfLoss
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    SQUARED_ROUNDING,
-    Instance,
-    Sizes,
-    instance,
-    ratio_error,
-)
+from innerloop.papers.yang2024.notation import Notation, ratio_error, relative_distance
+from innerloop.papers.yang2024.settings import SMALL, SQUARED_ROUNDING, Instance, Sizes, instance
 from innerloop.prompt import Prompt
 from innerloop.training import train
 
@@ -49,6 +41,10 @@ def infimum(made: Instance, noisy: int) -> float:
 def squared_errors(made: Instance, prompt: Prompt) -> Tensor:
     """What (9) is the expectation of, for every prompt."""
     return (made.model(prompt).detach() - prompt.y_query).square().mean(1) / 2
+
+
+def z_score(sampled: Estimate, exact: float) -> float:
+    return abs(sampled.z(exact))
 
 
 def library_losses(start: Instance, random: Instance, prompt: Prompt) -> list[Check]:
@@ -80,8 +76,7 @@ def library_losses(start: Instance, random: Instance, prompt: Prompt) -> list[Ch
     r"\delta_k^\theta \right\|_2^2 + L^\star",
 )
 def quadratic_loss(scale: Scale) -> Verdict:
-    samples = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
-    start = instance(FEW, 0)
+    samples, start = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000), instance(FEW, 0)
     fitted = start.with_fitted_weights()
     random = start.with_weights(normal(5, FEW.heads, FEW.tokens))
     prompt = start.task.sample(samples, generator=generator(11))
@@ -91,37 +86,24 @@ def quadratic_loss(scale: Scale) -> Verdict:
     is_ = Notation(random)
     without_noise = (is_.z @ is_.delta).square().sum().item() / (2 * is_.k)
     fewer = replace(start, model=instance(FEW.with_heads(FEW.shown - 1), 0).model)
-    best = f"|z| of the loss of the best heads on {samples} prompts against L*"
+
+    def left(made: Instance) -> float:
+        return made.objective.gap(made.model).item() / Notation(start).gap
+
+    on, best = f"on {samples} prompts", "|z| of the loss of the best heads, against L*,"
+    as_printed, none = {"as printed": printed}, {"m tau for no token": infimum(start, 0)}
+    all_noisy = {"m tau for every token": true}
+    squared = {"the variance tau^2 of the proof": infimum(misread, FEW.tokens)}
+    whole, part = {"(36)": is_.gap + true}, {"(36) with Z for Z-bar": without_noise + true}
+    enough, few = {"H = 6 heads for N = 4": fitted}, {"H = 3": fewer.with_fitted_weights()}
+    z, of_random = partial(z_score, at_infimum), partial(z_score, at_random)
+    loss, gap = "|z| of the loss of random heads", "gap with fitted w relative to that of w = 0"
     return Verdict(
-        printed=checks(
-            best,
-            SAMPLING,
-            {"as printed": printed},
-            unlike={"m tau for no token": infimum(start, 0)},
-            measure=lambda value: abs(at_infimum.z(value)),
-        ),
+        printed=checks(f"{best} {on}", SAMPLING, as_printed, unlike=none, measure=z),
         corrected=[
-            *checks(
-                best,
-                SAMPLING,
-                {"m tau for every token": true},
-                unlike={"the variance tau^2 of the proof": infimum(misread, FEW.tokens)},
-                measure=lambda value: abs(at_infimum.z(value)),
-            ),
-            *checks(
-                f"|z| of the loss of random heads on {samples} prompts",
-                SAMPLING,
-                {"(36)": is_.gap + true},
-                unlike={"(36) with Z for Z-bar": without_noise + true},
-                measure=lambda value: abs(at_random.z(value)),
-            ),
-            *checks(
-                "gap with fitted w relative to that of w = 0",
-                SQUARED_ROUNDING,
-                {"H = 6 heads for N = 4": fitted},
-                unlike={"H = 3": fewer.with_fitted_weights()},
-                measure=lambda made: made.objective.gap(made.model).item() / Notation(start).gap,
-            ),
+            *checks(f"{best} {on}", SAMPLING, all_noisy, unlike=squared, measure=z),
+            *checks(f"{loss} {on}", SAMPLING, whole, unlike=part, measure=of_random),
+            *checks(gap, SQUARED_ROUNDING, enough, unlike=few, measure=left),
             *library_losses(start, random, prompt),
         ],
         correction=Correction(
@@ -168,16 +150,15 @@ def reparameterisation(scale: Scale) -> Verdict:
         model.gamma = gamma
         optimizer = torch.optim.SGD(model.parameters(), query_rate)
         train(model, made.objective, optimizer, steps=steps, generator=generator(0))
-        pairs = ((model.q, made.model.q), (gamma * model.w, made.model.w))
-        return max(((one - two).norm() / two.norm()).item() for one, two in pairs)
+        pairs = ((made.model.q, model.q), (made.model.w, gamma * model.w))
+        return max(relative_distance(*pair) for pair in pairs)
 
+    name, ratio = (
+        f"relative distance of the parameters after {steps} steps",
+        weight_rate / query_rate,
+    )
+    root, square = {"gamma = sqrt(eta_w / eta_Q)": ratio**0.5}, {"gamma = eta_w / eta_Q": ratio}
     return Verdict(
-        checks(
-            f"relative distance of the parameters after {steps} steps",
-            ROUNDING,
-            {"gamma = sqrt(eta_w / eta_Q)": (weight_rate / query_rate) ** 0.5},
-            unlike={"gamma = eta_w / eta_Q": weight_rate / query_rate},
-            measure=distance,
-        ),
+        checks(name, ROUNDING, root, unlike=square, measure=distance),
         settings={"task": made.task, "H": SMALL.heads, "eta_Q": query_rate, "eta_w": weight_rate},
     )

@@ -12,14 +12,7 @@ from innerloop.papers.common import normal
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    Instance,
-    antipodal,
-    inequality,
-    instance,
-    one_hot,
-)
+from innerloop.papers.yang2024.settings import SMALL, Instance, antipodal, bounds, instance, one_hot
 
 
 def gradients(made: Instance) -> tuple[Tensor, Tensor]:
@@ -60,7 +53,7 @@ def gradient_bound(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=20, quick=100, paper=1000)
     over = [antipodal(1).with_weights(1e-3), *random_instances(draws)]
     return Verdict(
-        inequality("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
+        bounds("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
             "Half the constant would do, and no less: the attention weights s_j of unit tokens "
@@ -124,8 +117,8 @@ def lipschitz_bounds(scale: Scale) -> Verdict:
     factors = {"0.7 for the 2": [0.35, 1.0], "0.99 times the last term": [1.0, 0.99]}
     return Verdict(
         [
-            *inequality("(50)", over, ratio_50, {"0.7 for the 2": [0.35]}),
-            *inequality("(51)", over, ratio_51, factors),
+            *bounds("(50)", over, ratio_50, {"0.7 for the 2": [0.35]}),
+            *bounds("(51)", over, ratio_51, factors),
         ],
         settings={"sizes": SMALL, "random pairs": draws, "distances": "0.001 to 10 in an entry"},
         remarks=[
@@ -161,8 +154,8 @@ def size_bounds(scale: Scale) -> Verdict:
     factors = {"0.99 gamma H alpha-bar": [0.99, 1.0], "0.99 |A|": [1.0, 0.99]}
     return Verdict(
         [
-            *inequality("(52)", over, ratio_52, {"0.99 |Z-bar|": [0.99]}),
-            *inequality("(53)", over, ratio_53, factors),
+            *bounds("(52)", over, ratio_52, {"0.99 |Z-bar|": [0.99]}),
+            *bounds("(53)", over, ratio_53, factors),
         ],
         settings={"sizes": SMALL, "random heads": draws},
         remarks=["Both are tight where all heads attend to the same token alone."],
@@ -187,7 +180,7 @@ def weight_gradient_bound(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=40, quick=200, paper=2000)
     over = [*random_instances(draws), one_hot(0, 1)]
     return Verdict(
-        inequality("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
+        bounds("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
             "Tight where a head attends to one token alone and all residuals lie along that "

@@ -4,8 +4,6 @@ Claims state the printed formulas in these symbols, and compare them with gradie
 descent, sampled prompts or the library's own closed forms.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 
@@ -94,3 +92,13 @@ class Notation:
 def norm(matrix: Tensor) -> float:
     """The spectral norm."""
     return torch.linalg.matrix_norm(matrix, 2).item()
+
+
+def ratio_error(pair: tuple[float, float]) -> float:
+    """How far the ratio of two numbers is from 1."""
+    return abs(pair[0] / pair[1] - 1)
+
+
+def relative_distance(exact: Tensor, value: Tensor) -> float:
+    """In the Euclidean norm."""
+    return ((value - exact).norm() / exact.norm()).item()

@@ -9,7 +9,8 @@ from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.settings import Instance, Sizes, instance, ratio_error
+from innerloop.papers.yang2024.notation import ratio_error
+from innerloop.papers.yang2024.settings import Instance, Sizes, instance
 
 M, TAU = 6, 0.3
 LENGTHS = (2, 4, 5, 7, 9, 12)
@@ -66,28 +67,17 @@ def best_prediction(scale: Scale) -> Verdict:
             errors.append(ratio_error((gain, each.risk.distance(learned, best).item())))
         return max(errors)
 
+    over = "largest relative excess of the loss over that of the learned predictor"
+    doubled = {"penalty 2 N tau": max(relative_loss(each, 2 * n, M) for n, each in made.items())}
+    change = "lowest relative change of the loss over 41 penalties"
+    of_m, of_n = {"around m tau": M}, {"around N tau": None}
+    error = "largest relative error of E (1/K) |y* - y^best|^2"
+    gain, loss = {"2 (L(y^best) - L*)": 1}, {"2 (L* - L(y^best))": -1}
     return Verdict(
-        printed=checks(
-            "largest relative excess of the loss over that of the learned predictor",
-            NO_EXCESS,
-            {"y^best": excess[worst]},
-            unlike={"penalty 2 N tau": max(relative_loss(made[n], 2 * n, M) for n in made)},
-        ),
+        printed=checks(over, NO_EXCESS, {"y^best": excess[worst]}, unlike=doubled),
         corrected=[
-            *checks(
-                "lowest relative change of the loss over 41 penalties",
-                NO_RIVAL,
-                {"around m tau": M},
-                unlike={"around N tau": None},
-                measure=least_rival,
-            ),
-            *checks(
-                "largest relative error of E (1/K) |y* - y^best|^2",
-                DIFFERENCE,
-                {"2 (L(y^best) - L*)": 1},
-                unlike={"2 (L* - L(y^best))": -1},
-                measure=identity_error,
-            ),
+            *checks(change, NO_RIVAL, of_m, unlike=of_n, measure=least_rival),
+            *checks(error, DIFFERENCE, gain, unlike=loss, measure=identity_error),
         ],
         correction=Correction(
             r"\hat{y}^{\mathrm{best}}:\; \text{penalty } N\tau",

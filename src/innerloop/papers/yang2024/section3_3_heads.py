@@ -8,12 +8,12 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator, identity, normal
+from innerloop.papers.common import generator, identity, normal
 from innerloop.papers.quantity import ROUNDING, at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import SMALL, Instance, instance, ratio_error
+from innerloop.papers.yang2024.notation import Notation, ratio_error, relative_distance
+from innerloop.papers.yang2024.settings import SMALL, Instance, instance
 from innerloop.tasks import DictionaryRegression
 from innerloop.training import train
 
@@ -37,18 +37,14 @@ def noiseless(scale: Scale) -> Verdict:
     def error(matrix: Tensor) -> float:
         task = DictionaryRegression(tokens, features, len(matrix), 0.0)
         prompt = task.sample(50, generator=generator(2))
-        return ((prompt.y @ matrix - prompt.y_query).norm() / prompt.y_query.norm()).item()
+        return relative_distance(prompt.y_query, prompt.y @ matrix)
 
     library = theory.softmax.DictionaryRisk.of(features, 7, 0.0).optimum
     away = (printed(7)[:, :7] - identity(7)).norm().item()
+    right = {"N = 4": printed(4), "N = 7": printed(7), "N = 7, the library's optimum": library}
+    name, wrong = "relative error of the labels, m = 4", {"N = 3": printed(3)}
     return Verdict(
-        checks(
-            "relative error of the labels, m = 4",
-            ROUNDING,
-            {"N = 4": printed(4), "N = 7": printed(7), "N = 7, the library's optimum": library},
-            unlike={"N = 3": printed(3)},
-            measure=error,
-        ),
+        checks(name, ROUNDING, right, unlike=wrong, measure=error),
         settings={"m": 4, "K": 12},
         remarks=[
             "Section 3.3 adds that A becomes Z^+ Zhat. As tau -> 0 it does so only on the queries: "
@@ -108,41 +104,34 @@ def one_head(scale: Scale) -> Verdict:
     is_, floor = Notation(made), theory.softmax.one_head_floor(made.risk)
     attained = Notation(best).gap / theory.softmax.one_head_floor(best.risk)
 
-    def gap_of(matrix: Tensor) -> float:
-        return (is_.zbar @ (matrix - is_.a)).square().sum().item() / (2 * is_.k)
+    def error(matrix: Tensor) -> float:
+        by_hand = (is_.zbar @ (matrix - is_.a)).square().sum().item() / (2 * is_.k)
+        return ratio_error((floor, by_hand))
 
     single, several = (
         [trained_one_layer(made.task, heads, seed, steps) for seed in range(starts)]
         for heads in (1, 4)
     )
+    exact = "relative distance of the library's floor from that of"
+    one_sign = {"weights of one sign, all sets of entries": nearest_of_one_sign(made)}
+    cut_off = {"A with its negative entries cut off": is_.a.clamp_min(0)}
+    some, every = (
+        {name: theory.softmax.one_head_floor(each.risk) / Notation(each).gap}
+        for name, each in (("N = 5, K = 20", made), ("N = K, where A = I has one sign", all_shown))
+    )
+    gaps = {
+        "one head, trained": min(single) / floor,
+        "one head, the best softmaxes on orthonormal tokens": attained,
+    }
+    near_misses = {
+        "four heads, trained": min(several) / floor,
+        "one head, the best softmaxes, 1.01 times the floor": attained / 1.01,
+    }
     return Verdict(
         [
-            *checks(
-                "floor of one head relative to the gap at w = 0",
-                POSITIVE,
-                {"K = 20, N = 5": made},
-                unlike={"K = N, where A = I has one sign": all_shown},
-                measure=lambda each: theory.softmax.one_head_floor(each.risk) / Notation(each).gap,
-            ),
-            *checks(
-                "relative distance of the library's floor from that of all sets of entries",
-                LEAST_SQUARES,
-                {"weights of one sign": nearest_of_one_sign(made)},
-                unlike={"A with its negative entries cut off": is_.a.clamp_min(0)},
-                measure=lambda matrix: ratio_error((floor, gap_of(matrix))),
-            ),
-            *checks(
-                "lowest gap relative to the floor of one head",
-                FLOOR,
-                {
-                    "one head, trained": min(single) / floor,
-                    "one head, the best softmaxes on orthonormal tokens": attained,
-                },
-                unlike={
-                    "four heads, trained": min(several) / floor,
-                    "one head, the best softmaxes, 1.01 times the floor": attained / 1.01,
-                },
-            ),
+            *checks("floor relative to the gap at w = 0", POSITIVE, some, unlike=every),
+            *checks(exact, LEAST_SQUARES, one_sign, unlike=cut_off, measure=error),
+            *checks("lowest gap relative to the floor", FLOOR, gaps, unlike=near_misses),
         ],
         settings={
             "task": made.task,
@@ -151,7 +140,6 @@ def one_head(scale: Scale) -> Verdict:
             "trained gaps of one head": ", ".join(f"{gap:.3f}" for gap in single),
         },
         remarks=[
-            "All tokens share one Q, so that the floor need not be reached; on orthonormal tokens, "
-            "as many as dimensions, it is, to any precision."
+            "All tokens share one Q: only orthonormal tokens reach the floor to any precision."
         ],
     )

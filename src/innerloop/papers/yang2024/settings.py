@@ -56,31 +56,30 @@ FULL = Sizes(100, 20, 30, 200, 0.01, 64)
 """Section 4, Figures 2 and 4; tau is that of Figure 3, since it is not given for these."""
 OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
 """N(1, 4 I), the second test set of section 4."""
+Cell = float | int | str
+Rows = dict[str, list[Cell]]
+"""A table as it grows."""
+
+
+def add(rows: Rows, row: Mapping[str, Cell]) -> None:
+    for name, value in row.items():
+        rows.setdefault(name, []).append(value)
 
 
 def tensor(*values: Any) -> Tensor:
     return torch.tensor(values, dtype=DTYPE)
 
 
-def ratio_error(pair: tuple[float, float]) -> float:
-    """How far the ratio of two numbers is from 1."""
-    return abs(pair[0] / pair[1] - 1)
-
-
-def inequality(
-    equation: str,
-    over: Sequence[Any],
-    ratio: Callable[..., float],
-    near_misses: Mapping[str, Sequence[float]],
+def bounds(
+    equation: str, over: Sequence[Any], ratio: Callable[..., float], near: Mapping[str, list[float]]
 ) -> list[Check]:
-    """The largest ratio of the two sides, as printed and with factors on terms of the right one."""
-    return checks(
-        "largest ratio of the two sides",
-        INEQUALITY,
-        {equation: []},
-        unlike=near_misses,
-        measure=lambda factors: max(ratio(each, *factors) for each in over),
-    )
+    """The largest ratio of the two sides, as printed and, for near misses, with factors."""
+
+    def largest(factors: list[float]) -> float:
+        return max(ratio(each, *factors) for each in over)
+
+    name, printed = "largest ratio of the two sides", {equation: list[float]()}
+    return checks(name, INEQUALITY, printed, unlike=near, measure=largest)
 
 
 def mean_log(ratios: ArrayLike | Tensor) -> Estimate:

@@ -3,8 +3,6 @@
 Gradient descent runs on the exact loss with the two learning rates of Eq. 10.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,16 +14,8 @@ from innerloop.papers.registry import Numbers, Table, Tables, claim, figure
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemma10_eq17 import Point, printed_main_text
 from innerloop.papers.yang2024.lemmas7_to_9 import gradients
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    TINY,
-    Instance,
-    Sizes,
-    instance,
-    one_hot,
-    ratio_error,
-)
+from innerloop.papers.yang2024.notation import Notation, ratio_error
+from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, Sizes, instance, one_hot
 
 SEEDS = 20
 """Starts among which the one with the largest certified rate is taken, before any training."""
@@ -77,8 +67,8 @@ def run(made: Instance, steps: int, *, main_text: bool = False, share: float = 1
         alpha=lambda model: model.w.detach().norm(dim=1).max().item() / bound,
     )
     ends = [t for t, gap in enumerate(history["gap"]) if gap < ROUNDING_OF_GAPS * first]
-    names = ("step", "gap", "zeta", "alpha")
-    return {name: history[name][: min(ends, default=None)] for name in names}, rates
+    last = min(ends, default=None)
+    return {name: history[name][:last] for name in ("step", "gap", "zeta", "alpha")}, rates
 
 
 def over_bound(path: Table, decrease: float, times: float) -> float:
@@ -129,9 +119,12 @@ def linear_convergence(scale: Scale) -> Verdict:
     seed = fastest_start(TINY[0])
     path, rates = run(instance(TINY[0], seed), steps)
     runs += [(path, rates), run(one_hot(0, 1), 300, share=0.25)]
+    faster = 1 - (path["gap"][-1] / path["gap"][0]) ** (1 / path["step"][-1])
     alpha = max(max(path["alpha"]) for path, _ in runs)
     zeta = min(min(path["zeta"]) for path, _ in runs)
-    faster = 1 - (path["gap"][-1] / path["gap"][0]) ** (1 / path["step"][-1])
+    size, rank = "largest |alpha_h| relative to alpha-bar", "smallest lambda_min over its bound"
+    weights, fewer = {"(43a)": alpha}, {"0.99 for the 4 in (44)": alpha * 4 / 0.99}
+    heads, whole = {"(43b)": zeta / 0.5}, {"zeta_0 for zeta_0 / 2": zeta}
     return Verdict(
         [
             *checks(
@@ -141,18 +134,8 @@ def linear_convergence(scale: Scale) -> Verdict:
                 unlike={"(18) with 2.1 eta_w zeta_0 / K": 4.2},
                 measure=lambda times: max(over_bound(p, r.decrease, times) for p, r in runs),
             ),
-            *checks(
-                "largest |alpha_h| relative to alpha-bar",
-                INEQUALITY,
-                {"(43a)": alpha},
-                unlike={"0.99 for the 4 in (44)": alpha * 4 / 0.99},
-            ),
-            *checks(
-                "smallest lambda_min relative to its bound",
-                FROM_BELOW,
-                {"(43b)": zeta / 0.5},
-                unlike={"zeta_0 for zeta_0 / 2": zeta},
-            ),
+            *checks(size, INEQUALITY, weights, unlike=fewer),
+            *checks(rank, FROM_BELOW, heads, unlike=whole),
             *library_constants(instance(TINY[0], seed)),
         ],
         settings={
@@ -160,8 +143,7 @@ def linear_convergence(scale: Scale) -> Verdict:
             "rates from (17) as printed and from (61) as corrected",
             "one long run": f"{TINY[0]}, seed {seed}: of {SEEDS} the one with the largest "
             f"certified rate; {steps} steps or until the gap is rounding",
-            "share of the gap removed per step, certified and measured": f"{rates.decrease:.4f}, "
-            f"{faster:.4f}",
+            "share removed per step": f"{rates.decrease:.4f} certified, {faster:.4f} measured",
         },
         remarks=[
             "A quarter of what the slowest direction loses per step is certified, and a quarter of "
@@ -192,18 +174,13 @@ def polyak_lojasiewicz(scale: Scale) -> Verdict:
     points = [(made, zeta) for made in moved if Notation(made).zeta >= zeta / 2]
     points.append((one_hot(0, 1), Notation(one_hot(0, 1)).zeta))
 
-    def least(case: tuple[float, float]) -> float:
+    def ratio(made: Instance, zeta: float, scale: float, factor: float) -> float:
         """|gradient|^2 / (sigma gap), the gradient in w times a scale; sigma times a factor."""
-        scale, factor = case
-        ratios = []
-        for made, zeta in points:
-            is_, (q, w) = Notation(made), gradients(made)
-            sigma = factor * zeta * gamma**2 / is_.k
-            square = q.square().sum() + (scale * w).square().sum()
-            ratios.append(square.item() / (sigma * is_.gap))
-        return min(ratios)
+        is_, (q, w) = Notation(made), gradients(made)
+        square = q.square().sum() + (scale * w).square().sum()
+        return square.item() / (factor * zeta * gamma**2 / is_.k * is_.gap)
 
-    def identity_error(power: int) -> float:
+    def largest_error(power: int) -> float:
         errors = []
         for made, _ in points:
             is_ = Notation(made)
@@ -218,20 +195,14 @@ def polyak_lojasiewicz(scale: Scale) -> Verdict:
             FROM_BELOW,
             {f"in {name}": (scale, 1.0)},
             unlike={f"in {name}, 2.02 sigma": (scale, 2.02)},
-            measure=least,
+            measure=lambda case: min(ratio(*point, *case) for point in points),
         )
         for name, scale in (("theta = (Q, w)", 1.0), ("xi = (Q, alpha)", gamma))
     )
-    equality = checks(
-        "largest relative error of the equality",
-        ROUNDING,
-        {"1/K^2": 2},
-        unlike={"1/K": 1},
-        measure=identity_error,
-    )
+    name, right, wrong = "largest relative error of the equality", {"1/K^2": 2}, {"1/K": 1}
     return Verdict(
         printed=theta,
-        corrected=[*xi, *equality],
+        corrected=[*xi, *checks(name, ROUNDING, right, unlike=wrong, measure=largest_error)],
         correction=Correction(
             r"\|\nabla_\theta \ell(\xi)\|_F^2",
             r"\|\nabla_\xi \ell(\xi)\|_F^2",
@@ -239,11 +210,13 @@ def polyak_lojasiewicz(scale: Scale) -> Verdict:
             "w, and (64) uses the gradient in xi. In theta it would need 1/gamma^2.",
             kind=Kind.MISPRINT,
             counterexample="One head for each of two shown tokens, attending to it alone, w = 0, "
-            f"gamma = {gamma:g}: |gradient|^2 / (sigma (l - L*)) is 2 / gamma^2 in theta, and 2 in "
-            "xi.",
+            f"gamma = {gamma:g}: the ratio is 2 / gamma^2 in theta, and 2 in xi.",
         ),
         settings={"task": start.task, "heads": f"{len(points)} sets", "gamma": gamma},
     )
+
+
+BOUNDS = {"bound of Theorem 1": 1.0, "at ten times its rate": 10.0}
 
 
 def draw_path(tables: Tables) -> Picture:
@@ -252,8 +225,8 @@ def draw_path(tables: Tables) -> Picture:
     picture = Picture(figsize=(9.2, 3.4))
     left, right = picture.subplots(1, 2)
     left.plot(step, table["gap"], color="#0072B2", label="gradient descent")
-    left.plot(step, table["bound"], "--", color="black", label="bound of Theorem 1")
-    left.plot(step, table["ten times"], ":", color="#D55E00", label="at ten times its rate")
+    for name, style, colour in zip(BOUNDS, ("--", ":"), ("black", "#D55E00"), strict=True):
+        left.plot(step, table[name], style, color=colour, label=name)
     low = min(float(gap) for gap in table["gap"])
     left.set(yscale="log", xlabel="step", ylabel=r"$L - \inf L$", title="the gap", ylim=(low, None))
     left.legend()
@@ -269,16 +242,9 @@ def draw_path(tables: Tables) -> Picture:
 
 
 def judge_path(tables: Tables) -> Verdict:
-    decrease = float(tables["certified"]["decrease"][0])
-    return Verdict(
-        checks(
-            PER_STEP,
-            INEQUALITY,
-            {"(18)": 1.0},
-            unlike={"ten times the rate": 10.0},
-            measure=lambda times: over_bound(tables["path"], decrease, times),
-        )
-    )
+    path, decrease = tables["path"], float(tables["certified"]["decrease"][0])
+    bound, ten = ({name: over_bound(path, decrease, times)} for name, times in BOUNDS.items())
+    return Verdict(checks(PER_STEP, INEQUALITY, bound, unlike=ten))
 
 
 @figure(
@@ -292,7 +258,7 @@ def theorem1_path(scale: Scale) -> Numbers:
     sizes, steps = TINY[0], scale.pick(smoke=150, quick=800, paper=3000)
     seed = fastest_start(sizes)
     path, rates = run(instance(sizes, seed), steps)
-    for name, times in (("bound", 1.0), ("ten times", 10.0)):
+    for name, times in BOUNDS.items():
         path[name] = [path["gap"][0] * (1 - times * rates.decrease) ** t for t in path["step"]]
     return Numbers(
         {"path": path, "certified": {"decrease": [rates.decrease]}},

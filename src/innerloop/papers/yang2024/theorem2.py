@@ -1,7 +1,5 @@
 """What is learned: Theorem 2, and Eq. 68 and 69 of its proof."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from innerloop.papers.common import generator, identity, normal
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, SAMPLING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm
+from innerloop.papers.yang2024.notation import Notation, norm, relative_distance
 from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, instance, one_hot
 from innerloop.papers.yang2024.theorem1 import Certified, certified, fastest_start
 from innerloop.tasks import SphericalCoefficients
@@ -44,15 +42,9 @@ def steps_21(made: Instance, rates: Certified) -> float:
 
 
 def library_steps(made: Instance, rates: Certified) -> int:
-    return theory.softmax.iterations(
-        made.constants(),
-        rates.decrease,
-        precision=PRECISION,
-        failure=FAILURE,
-        radius=RADIUS,
-        tau=made.task.tau,
-        features=made.task.features[: made.task.shown],
-    )
+    asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
+    features = made.task.features[: made.task.shown]
+    return theory.softmax.iterations(made.constants(), rates.decrease, features=features, **asked)
 
 
 def learned_is_ridge(made: Instance) -> list[Check]:
@@ -65,7 +57,7 @@ def learned_is_ridge(made: Instance) -> list[Check]:
         padded = torch.nn.functional.pad(labels, (0, is_.m))
         coefficients = torch.linalg.lstsq(rows, padded.mT).solution.mT
         stated = torch.cat([labels, coefficients @ is_.all_z[:, is_.n :]], dim=1)
-        return ((labels @ matrix - stated).norm() / stated.norm()).item()
+        return relative_distance(stated, labels @ matrix)
 
     ridge = theory.softmax.ridge_matrix(made.task.features, is_.n, is_.noise)
     return checks(
@@ -115,8 +107,7 @@ def inference(scale: Scale) -> Verdict:
         "random start": (instance(TINY[0], fastest_start(TINY[0])), 1.0),
         "one-hot heads": (one_hot(0, 1), 0.25),
     }
-    after: dict[str, list[Estimate]] = {}
-    counts: dict[str, tuple[int, float]] = {}
+    after, counts = dict[str, list[Estimate]](), dict[str, tuple[int, float]]()
     for name, (made, share) in starts.items():
         rates = certified(made, share=share)
         steps = steps_21(made, rates)
@@ -145,10 +136,7 @@ def inference(scale: Scale) -> Verdict:
             "epsilon, delta, B": f"{PRECISION:g}, {FAILURE:g}, {RADIUS:g}",
             "T": ", ".join(f"{count} ({name})" for name, (count, _) in counts.items()),
         },
-        remarks=[
-            "The shown labels are repeated with their noise. About a quarter of T would do, as for "
-            "the rate of Theorem 1.",
-        ],
+        remarks=["The shown labels are repeated with their noise. About T/4 steps would do."],
     )
 
 
@@ -193,24 +181,16 @@ def bounded_labels(scale: Scale) -> Verdict:
         size = labels(made)[0].norm(dim=1)
         return Estimate.of((size > RADIUS * labels_69(made, delta, times)).double())
 
-    rare = "(69), features a thousandth"
+    rare, far = "(69), features a thousandth", f"|z| of a share of {prompts} prompts"
+    freedom, more = {"chi-squared with N degrees of freedom": n}, {"with N + 5": n + 5}
     return Verdict(
         [
-            *checks(
-                f"|z| of a share of {prompts} prompts",
-                SAMPLING,
-                {"chi-squared with N degrees of freedom": n},
-                unlike={"with N + 5": n + 5},
-                measure=z_score,
-            ),
+            *checks(far, SAMPLING, freedom, unlike=more, measure=z_score),
             *checks(
                 "largest probability relative to delta",
                 INEQUALITY,
                 {"(68)": (2.0, 2.0)},
-                unlike={
-                    "(68) with 1.9 sqrt(N log(1/delta))": (1.9, 2.0),
-                    "(68) with 1.8 log(1/delta)": (2.0, 1.8),
-                },
+                unlike={"1.9 sqrt(N log(1/delta))": (1.9, 2.0), "1.8 log(1/delta)": (2.0, 1.8)},
                 measure=worst_tail,
             ),
             *checks(
@@ -222,8 +202,5 @@ def bounded_labels(scale: Scale) -> Verdict:
             ),
         ],
         settings={"task": drawn.task, "delta of (69)": delta, "prompts": prompts},
-        remarks=[
-            "Neither 2 of (68) can be smaller: its probability is that of chi-squared, exactly, "
-            "and delta is taken down to e^-300."
-        ],
+        remarks=["Neither 2 of (68) can be smaller: the tail of chi-squared, down to e^-300."],
     )

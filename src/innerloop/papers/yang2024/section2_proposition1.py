@@ -1,22 +1,58 @@
-"""Where training starts: Proposition 1, and the tokens of the experiments of section 4."""
+"""The transformer of section 2 (Eq. 2 to 8), and where its training starts: Proposition 1.
 
-from __future__ import annotations
+With Proposition 1 go the tokens of the experiments of section 4.
+"""
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from innerloop.papers.common import DTYPE, identity
-from innerloop.papers.quantity import at_most, checks
+from innerloop.models import block_form_forward
+from innerloop.papers.common import DTYPE, generator, identity, normal
+from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.settings import FULL, Instance, Sizes, instance
+from innerloop.papers.yang2024.notation import relative_distance
+from innerloop.papers.yang2024.settings import FULL, SMALL, Instance, Sizes, instance
 
 FULL_RANK = at_most(
     0, "full rank allows none; singular values below max(N, H) roundings of the largest count as 0"
 )
+
+
+@claim(
+    "yang2024/eq8",
+    "With the weights (7), the diagonal of the transformer's output is a weighted sum of softmax "
+    "heads applied to the shown labels",
+    source="Section 2, Eq. 2 to 8",
+    formula=r"\hat{y}_k = \left\langle y, \sum_{h=1}^H w_{h,k}\, \mathrm{softmax}(V^\top Q_h v_k) "
+    r"\right\rangle",
+)
+def short_form(scale: Scale) -> Verdict:
+    made = instance(SMALL, 0).with_weights(normal(1, SMALL.heads, SMALL.tokens))
+    q, w, tokens = made.model.q.detach(), made.model.w.detach(), made.task.tokens
+    prompt = made.task.sample(20, generator=generator(2))
+
+    def short(keys: int, q: Tensor) -> Tensor:
+        """(8), attending to this many tokens, whose labels are 0 if they are not shown."""
+        labels = torch.nn.functional.pad(prompt.y, (0, keys - prompt.n))
+        heads = (tokens[:keys] @ q @ tokens.mT).softmax(dim=1)  # [heads, keys, tokens]
+        return labels @ (heads * w[:, None]).sum(0)
+
+    right = {"(8)": short(prompt.n, q), "the library's model": made.model(prompt).detach()}
+    wrong = {
+        "(8) with Q transposed": short(prompt.n, q.mT),
+        "(8) over all K tokens, the queries with label 0": short(SMALL.tokens, q),
+    }
+    name = "relative distance from the diagonal of T(E), all blocks written out"
+    distance = partial(relative_distance, block_form_forward(q, w, prompt))
+    return Verdict(
+        checks(name, ROUNDING, right, unlike=wrong, measure=distance),
+        settings={"sizes": SMALL, "prompts": 20, "w": "standard normal"},
+    )
 
 
 def rank_deficit(made: Instance) -> int:
@@ -60,21 +96,14 @@ def full_rank(scale: Scale) -> Verdict:
     doubled[3] = doubled[1]
     equal = [on_tokens(shapes[0].with_heads(heads), doubled) for heads in (5, 10, 64)]
     one_hot_tokens = on_tokens(Sizes(12, 6, 6, 12, 0.05, 6), identity(12))
+    right = {"H = N": max(deficits()), "H = N, one-hot tokens": rank_deficit(one_hot_tokens)}
+    wrong = {  # the least: what must fail must fail everywhere
+        "H = N - 1": min(deficits(fewer=1)),
+        "two equal tokens shown, H = N, 2 N and 64": min(map(rank_deficit, equal)),
+    }
     return Verdict(
-        checks(
-            "N - rank B_k",
-            FULL_RANK,
-            {"H = N": max(deficits()), "H = N, one-hot tokens": rank_deficit(one_hot_tokens)},
-            unlike={  # the least: what must fail must fail everywhere
-                "H = N - 1": min(deficits(fewer=1)),
-                "two equal tokens shown, H = N, 2 N and 64": min(map(rank_deficit, equal)),
-            },
-        ),
-        settings={
-            "sizes": "; ".join(map(str, shapes)),
-            "beta": "0.5, 1, 2",
-            "starts of each": seeds,
-        },
+        checks("N - rank B_k", FULL_RANK, right, unlike=wrong),
+        settings={"sizes": "; ".join(map(str, shapes)), "beta": "0.5, 1, 2", "starts": seeds},
         remarks=[
             "Distinct tokens are enough, Assumption 3 is not needed: a Gaussian Q is as likely as "
             "any rotation of it, and some rotation of distinct tokens satisfies the assumption. "
@@ -110,13 +139,10 @@ def unit_tokens(scale: Scale) -> Verdict:
         spread = torch.std(v[: sizes.shown] @ made.model.q.detach()[0] @ v.mT).item()
         return f"the standard deviation {spread:.3g}, and zeta_0 is {zeta_in_words(made)}"
 
+    full = {"tokens of norm 1": max(map(rank_deficit, unit))}
+    deficient = {"Gaussian tokens": min(map(rank_deficit, raw))}
     return Verdict(
-        checks(
-            "N - rank B_k",
-            FULL_RANK,
-            {"tokens of norm 1": max(map(rank_deficit, unit))},
-            unlike={"Gaussian tokens": min(map(rank_deficit, raw))},
-        ),
+        checks("N - rank B_k", FULL_RANK, full, unlike=deficient),
         settings={"sizes": sizes, "Q": "standard normal", "starts": len(starts)},
         remarks=[
             f"In d = {sizes.d} dimensions Gaussian tokens have norm {sizes.d**0.5:.0f}, their "
