@@ -102,6 +102,8 @@ def judge_figure2a(tables: Tables) -> Verdict:
     learned = {name: values(LEARNED, name).max() for name in np.unique(names)}
     stuck = values(LEARNED, GAUSSIAN).min()
     twice = "largest relative error of: in domain is twice the training loss above L*"
+    falls = "largest share of what a loss has above its infimum that is left"
+    left = {name: values(f"{name} left").max() for name in LOSSES}
     ratio = "smallest ratio of the inference loss to that in domain"
     z = f"largest |z| of the out-of-domain loss on {TEST_PROMPTS} prompts"
     unit, few = ({name: learned[name]} for name in (UNIT, UNIT + FEW))
@@ -111,12 +113,7 @@ def judge_figure2a(tables: Tables) -> Verdict:
         printed=checks(LEARNED, BELOW, gaussian, unlike=gaussian_few),
         corrected=[
             *checks(LEARNED, BELOW, unit, unlike=few),
-            *checks(
-                "largest share of what a loss has above its infimum that is left",
-                HALF,
-                {name: values(f"{name} left").max() for name in LOSSES},
-                unlike={"a loss at its start": 1.0},
-            ),
+            *checks(falls, HALF, left, unlike={"a loss at its start": 1.0}),
             *checks(ratio, ABOVE, outside, unlike=narrow),
             *checks(twice, SUBTRACTED, worst("L*"), unlike=worst("L* of Lemma 5 as printed")),
             *checks(z, SAMPLING, worst("its expectation"), unlike=worst("that in domain")),

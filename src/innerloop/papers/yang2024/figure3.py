@@ -74,31 +74,21 @@ def exact_checks(table: dict[str, np.ndarray]) -> list[Check]:
     gaps = {n: table["in domain"][table["N"] == n].mean() for n in np.unique(table["N"])}
     gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
     zero, next_to_zero = ({f"N = {n}": gaps[n] / max(gaps.values())} for n in (M, M + 1))
-
-    def excess(name: str) -> float:
-        return (table["best error"] / table[f"{name} error"] - 1).min()
-
-    def error(name: str) -> float:
-        return np.abs(gain / table[name] - 1)[table["N"] != M].max()
-
+    excess, doubled = (
+        {name: (table["best error"] / table[f"{name} error"] - 1).min()}
+        for name in ("learned", "doubled penalty")
+    )
+    error, beyond = (
+        {name: np.abs(gain / table[name] - 1)[table["N"] != M].max()}
+        for name in ("in domain", "out of domain")
+    )
+    over = "smallest relative excess of the error of y^best over"
     return [
         *checks(
             "gap relative to the largest", settings.SQUARED_ROUNDING, zero, unlike=next_to_zero
         ),
-        *checks(
-            "smallest relative excess of the error of y^best over",
-            NO_RIVAL,
-            {"learned": "learned"},
-            unlike={"doubled penalty": "doubled penalty"},
-            measure=excess,
-        ),
-        *checks(
-            "relative error of 2 (L(y^best) - L*)",
-            DIFFERENCE,
-            {"in domain": "in domain"},
-            unlike={"out of domain": "out of domain"},
-            measure=error,
-        ),
+        *checks(over, NO_RIVAL, excess, unlike=doubled),
+        *checks("relative error of 2 (L(y^best) - L*)", DIFFERENCE, error, unlike=beyond),
     ]
 
 

@@ -86,9 +86,8 @@ def judge_figure2b(tables: Tables) -> Verdict:
         + below_floor(FOUR, rows, line["floor"], copying)
         + checks(ratio, ABOVE, outside, unlike=narrow),
         remarks=[
-            "All three curves fall, but not alike. Of a predictor linear in the labels, such as "
-            "one layer, the ratio out of domain / in domain is at most m + 4, the largest "
-            "eigenvalue of 1 1^T + 4 I; here it is at least "
+            "Of a predictor linear in the labels, such as one layer, the ratio out of domain / in "
+            "domain is at most m + 4, the largest eigenvalue of 1 1^T + 4 I; here it is at least "
             f"{outside['out of domain'].mean:.0f}, for m = {line['features']:.0f}."
         ],
     )
@@ -129,8 +128,8 @@ def figure2b(scale: Scale) -> Numbers:
     return Numbers(
         {"training": table, "runs": rows, "references": {k: [v] for k, v in references.items()}},
         f"Mean losses of {chosen.seeds} four-layer encoders with {heads} heads, their range "
-        f"shaded, on {TEST_PROMPTS} prompts. Inference loss is the squared distance to ridge regression, (1/K) |. - "
-        f"y*|^2, out of domain with lambda ~ N(1, 4I). {chosen.in_words}",
+        f"shaded, on {TEST_PROMPTS} prompts. Inference loss is the squared distance to ridge "
+        f"regression, (1/K) |. - y*|^2, out of domain with lambda ~ N(1, 4I). {chosen.in_words}",
         {**chosen.description, "H": heads, "steps": chosen.steps, "prompts": chosen.prompts},
     )
 

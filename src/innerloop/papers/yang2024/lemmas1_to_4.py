@@ -118,25 +118,16 @@ def two_regressions(scale: Scale) -> Verdict:
         (gradient,) = torch.autograd.grad(right(at, y[0], tau), at)
         return gradient.abs().max().item()
 
+    name, printed = f"|z| of the difference over {samples} samples", {"(32)": (fresh, tau)}
+    near_misses = {
+        "(32) with tau/(2N) in place of tau/2": (fresh, tau / n),
+        "(32) with the noise that is already in the labels": (label_noise, tau),
+    }
+    stated, other = {"(Z Z^T + N tau I)^-1 Z y": n * tau}, {"m tau in place of N tau": m * tau}
     return Verdict(
         [
-            *checks(
-                f"|z| of the difference over {samples} samples",
-                SAMPLING,
-                {"(32)": (fresh, tau)},
-                unlike={
-                    "(32) with tau/(2N) in place of tau/2": (fresh, tau / n),
-                    "(32) with the noise that is already in the labels": (label_noise, tau),
-                },
-                measure=distance,
-            ),
-            *checks(
-                "largest gradient of (25)",
-                ROUNDING,
-                {"(Z Z^T + N tau I)^-1 Z y": n * tau},
-                unlike={"m tau": m * tau},
-                measure=slope,
-            ),
+            *checks(name, SAMPLING, printed, unlike=near_misses, measure=distance),
+            *checks("gradient of (25)", ROUNDING, stated, unlike=other, measure=slope),
         ],
         settings={"N": n, "m": m, "tau": tau},
         remarks=[

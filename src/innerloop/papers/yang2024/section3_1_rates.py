@@ -94,13 +94,10 @@ def rate_against_heads(scale: Scale) -> Verdict:
     more, some = ({f"{h} heads to 8": rates[h] / rates[8]} for h in (128, 16))
     certified = checks(RATES, FALLS, more, unlike=some, measure=mean_log)
     few = tensor(*(steps_needed(part(made, heads=8)) for made in many))
-    needed = checks(
-        STEPS,
-        FALLS,
-        {"128 heads": many},
-        unlike={"128 heads, of which 6 are different": [repeated(made, 6) for made in many]},
-        measure=lambda over: mean_log(tensor(*map(steps_needed, over)) / few),
-    )
+    six = [repeated(made, 6) for made in many]
+    all_, alike = (mean_log(tensor(*map(steps_needed, over)) / few) for over in (many, six))
+    near_miss = {"128 heads, of which 6 are different": alike}
+    needed = checks(STEPS, FALLS, {"128 heads": all_}, unlike=near_miss)
     halves = [(part(made, heads=2 * h), part(made, heads=h)) for made in many for h in HEADS[:-1]]
     halves += [(repeated(made, 16), repeated(made, 16)) for made in many]
     least = min(sum_ratio(*pair) for pair in halves)
@@ -146,14 +143,10 @@ def rate_against_tokens(scale: Scale) -> Verdict:
     large = [instance(replace(SMALL, tokens=TOKENS[-1]), seed) for seed in range(starts)]
     rates = {k: certified_rates(large, tokens=k) for k in TOKENS}
     fewer_heads = certified_rates(large, heads=8, tokens=TOKENS[0])
+    slower = {f"{after} tokens to {k}": rates[after] / rates[k] for k, after in pairwise(TOKENS)}
+    faster = {"16 heads to 8": rates[TOKENS[0]] / fewer_heads}
     return Verdict(
-        checks(
-            RATES,
-            FALLS,
-            {f"{after} tokens to {k}": rates[after] / rates[k] for k, after in pairwise(TOKENS)},
-            unlike={"16 heads to 8": rates[TOKENS[0]] / fewer_heads},
-            measure=mean_log,
-        ),
+        checks(RATES, FALLS, slower, unlike=faster, measure=mean_log),
         settings={"sizes": str(SMALL).replace(f"K = {SMALL.tokens}, ", ""), "starts": starts},
         remarks=[
             "zeta_0 is a least eigenvalue over K tokens, and can only fall as some are added."

@@ -20,6 +20,7 @@ from innerloop.tasks import SphericalCoefficients
 
 RADIUS, PRECISION, FAILURE = 3.0, 1e-9, 0.1
 """B, epsilon and delta."""
+NEXT = at_most(1, "the next whole number")
 
 
 def deviation(n: int, delta: float, times: float = 1.0) -> float:
@@ -114,22 +115,16 @@ def inference(scale: Scale) -> Verdict:
         counts[name] = (library_steps(made, rates), steps)
         without_radius = steps + 2 * math.log(RADIUS) / math.log1p(-rates.decrease)
         after[name] = late_shares(made, rates, math.ceil(steps), prompts)
+    beyond = f"share of {prompts} prompts with |lambda| = {RADIUS:g} beyond epsilon"
+    late = {f"{name}, after T steps": shares[1] for name, shares in after.items()}
+    too_late = {"one-hot heads, after T/5 steps": after["one-hot heads"][0]}
+    off = {name: abs(library - steps) for name, (library, steps) in counts.items()}
+    wrong = {"(21) without B^2": abs(counts["one-hot heads"][0] - without_radius)}
     return Verdict(
         [
             *learned_is_ridge(instance(SMALL, 0)),
-            *checks(
-                f"share of {prompts} prompts with |lambda| = {RADIUS:g} beyond epsilon",
-                at_most(FAILURE, "delta of the theorem"),
-                {f"{name}, after T steps": shares[1] for name, shares in after.items()},
-                unlike={"one-hot heads, after T/5 steps": after["one-hot heads"][0]},
-            ),
-            *checks(
-                "distance of the library's T from (21)",
-                at_most(1, "the next whole number"),
-                counts,
-                unlike={"(21) without B^2": (counts["one-hot heads"][0], without_radius)},
-                measure=lambda pair: abs(pair[0] - pair[1]),
-            ),
+            *checks(beyond, at_most(FAILURE, "delta"), late, unlike=too_late),
+            *checks("distance of the library's T from (21)", NEXT, off, unlike=wrong),
         ],
         settings={
             "random start": f"{TINY[0]}: of 20 the one with the largest certified rate",
@@ -182,24 +177,15 @@ def bounded_labels(scale: Scale) -> Verdict:
         return Estimate.of((size > RADIUS * labels_69(made, delta, times)).double())
 
     rare, far = "(69), features a thousandth", f"|z| of a share of {prompts} prompts"
+    tail, beyond = "largest probability over delta", f"share of {prompts} prompts beyond |y|"
+    smaller = {"1.9 sqrt(N log(1/delta))": (1.9, 2.0), "1.8 log(1/delta)": (2.0, 1.8)}
+    bound, less = {"(69)": (drawn, 1.0), rare: (short, 1.0)}, {f"{rare}, 0.4 times": (short, 0.4)}
     freedom, more = {"chi-squared with N degrees of freedom": n}, {"with N + 5": n + 5}
     return Verdict(
         [
             *checks(far, SAMPLING, freedom, unlike=more, measure=z_score),
-            *checks(
-                "largest probability relative to delta",
-                INEQUALITY,
-                {"(68)": (2.0, 2.0)},
-                unlike={"1.9 sqrt(N log(1/delta))": (1.9, 2.0), "1.8 log(1/delta)": (2.0, 1.8)},
-                measure=worst_tail,
-            ),
-            *checks(
-                f"share of {prompts} prompts beyond the bound on |y|",
-                at_most(delta, "delta"),
-                {"(69)": (drawn, 1.0), rare: (short, 1.0)},
-                unlike={f"{rare}, 0.4 times the deviation from N": (short, 0.4)},
-                measure=share,
-            ),
+            *checks(tail, INEQUALITY, {"(68)": (2.0, 2.0)}, unlike=smaller, measure=worst_tail),
+            *checks(beyond, at_most(delta, "delta"), bound, unlike=less, measure=share),
         ],
         settings={"task": drawn.task, "delta of (69)": delta, "prompts": prompts},
         remarks=["Neither 2 of (68) can be smaller: the tail of chi-squared, down to e^-300."],
