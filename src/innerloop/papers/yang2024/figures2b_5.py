@@ -5,7 +5,6 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure as Picture
 
 from innerloop.analysis import Estimate
-from innerloop.papers.plots import history_table, plot_runs
 from innerloop.papers.quantity import Measured, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -49,9 +48,11 @@ def below_floor(
 def draw_figure2b(tables: Tables) -> Picture:
     table = tables["training"]
     picture = Picture(figsize=(5.4, 3.6))
-    axes = picture.subplots()
+    axes, seeds = picture.subplots(), numbers(table, "seed")
     for name, (colour, label) in COLUMNS.items():
-        plot_runs(axes, table, FOUR, name, colour, label)
+        for seed in np.unique(seeds):
+            steps, losses = (numbers(table, column)[seeds == seed] for column in ("step", name))
+            axes.plot(steps, losses, color=colour, linewidth=1, label=None if seed else label)
     low = float(tables["references"]["infimum"][0])
     axes.axhline(low, color="black", linewidth=0.8, linestyle=":", label="infimum $L^*$")
     axes.set(title="four layers", xlabel="steps of Adam", ylabel="loss", yscale="log")
@@ -105,10 +106,11 @@ def judge_figure2b(tables: Tables) -> Verdict:
 def figure2b(scale: Scale) -> Numbers:
     chosen = encoders.plan(scale)
     made, heads = encoders.dictionary(chosen), chosen.sizes.heads
-    tested, rows = {**DOMAINS, NARROW: GaussianCoefficients(std=0.5)}, Rows()
-    runs = [encoders.trained(chosen, heads, chosen.steps, seed) for seed in range(chosen.seeds)]
-    table = history_table({FOUR: [(seed, history) for seed, (_, history) in enumerate(runs)]})
-    for seed, (model, history) in enumerate(runs):
+    tested, table, rows = {**DOMAINS, NARROW: GaussianCoefficients(std=0.5)}, Rows(), Rows()
+    for seed in range(chosen.seeds):
+        model, history = encoders.trained(chosen, heads, chosen.steps, seed)
+        for index in range(len(history)):
+            add(table, {"seed": seed} | {name: c[index] for name, c in history.columns.items()})
         for prefix, learner, row in (
             ("", model, -1),
             ("untrained ", encoders.encoder(chosen, heads, seed), 0),
@@ -127,9 +129,9 @@ def figure2b(scale: Scale) -> Numbers:
     references |= {"floor": made.one_head_floor, "features": chosen.sizes.features}
     return Numbers(
         {"training": table, "runs": rows, "references": {k: [v] for k, v in references.items()}},
-        f"Mean losses of {chosen.seeds} four-layer encoders with {heads} heads, their range "
-        f"shaded, on {TEST_PROMPTS} prompts. Inference loss is the squared distance to ridge "
-        f"regression, (1/K) |. - y*|^2, out of domain with lambda ~ N(1, 4I). {chosen.in_words}",
+        f"Losses of {chosen.seeds} four-layer encoders with {heads} heads on {TEST_PROMPTS} "
+        "prompts each. Inference loss is the squared distance to ridge regression, (1/K) |. - "
+        f"y*|^2, out of domain with lambda ~ N(1, 4I). {chosen.in_words}",
         {**chosen.description, "H": heads, "steps": chosen.steps, "prompts": chosen.prompts},
     )
 
