@@ -1,7 +1,6 @@
 """Yang, Huang, Liang & Chi (2024), arXiv:2408.10147, in the order of the paper.
 
-section2_transformer.py: eq8
-proposition1.py: proposition1, unit-tokens
+section2_proposition1.py: eq8, proposition1, unit-tokens
 theorem1.py: theorem1, eq49, theorem1-path
 section3_1_rates.py: rate-heads, rate-tokens
 theorem2.py: theorem2, eq68-69
@@ -23,38 +22,18 @@ loss and learning rates), one_layer_training.py and encoder_training.py (how fig
 # isort: off
 # The report follows this order: lemmas before the theorems that rest on them.
 from innerloop.papers.yang2024 import (
-    section2_transformer,
-    lemmas1_to_4,
-    lemmas5_6,
-    proposition1,
-    lemmas7_to_9,
-    lemma10_eq17,
-    theorem1,
-    section3_1_rates,
-    theorem2,
-    section3_2_best,
-    section3_3_heads,
-    figure2a,
-    figure3,
-    figure4,
-    figures2b_5,
+    section2_proposition1 as section2_proposition1,
+    lemmas1_to_4 as lemmas1_to_4,
+    lemmas5_6 as lemmas5_6,
+    lemmas7_to_9 as lemmas7_to_9,
+    lemma10_eq17 as lemma10_eq17,
+    theorem1 as theorem1,
+    section3_1_rates as section3_1_rates,
+    theorem2 as theorem2,
+    section3_2_best as section3_2_best,
+    section3_3_heads as section3_3_heads,
+    figure2a as figure2a,
+    figure3 as figure3,
+    figure4 as figure4,
+    figures2b_5 as figures2b_5,
 )
-# isort: on
-
-__all__ = [
-    "figure2a",
-    "figure3",
-    "figure4",
-    "figures2b_5",
-    "lemma10_eq17",
-    "lemmas1_to_4",
-    "lemmas5_6",
-    "lemmas7_to_9",
-    "proposition1",
-    "section2_transformer",
-    "section3_1_rates",
-    "section3_2_best",
-    "section3_3_heads",
-    "theorem1",
-    "theorem2",
-]

@@ -1,9 +1,5 @@
 """Figure 3: the learned ridge regression and the one called best, against N. Nothing is trained."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import numpy as np
 import torch
 from matplotlib.figure import Figure as Picture
@@ -13,20 +9,13 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator
+from innerloop.papers.common import normal
+from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
+from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
 from innerloop.papers.yang2024.section3_2_best import DIFFERENCE, NO_RIVAL
-from innerloop.papers.yang2024.settings import (
-    FALLS,
-    OUT_OF_DOMAIN,
-    SQUARED_ROUNDING,
-    Instance,
-    checked,
-    mean_log,
-    normal,
-)
 from innerloop.tasks import DictionaryRegression
 
 M, K, TAU = 100, 200, 0.01
@@ -66,56 +55,40 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
 
     Errors are those of Eq. 75, so that none is the smallest by construction.
     """
-    task = DictionaryRegression(normal(K, 2, seed=0), features, shown, TAU)
-    made = Instance(task, DictionaryAttention(torch.zeros(1, 2, 2), torch.zeros(1, K)))
-    moment = OUT_OF_DOMAIN.second_moment(M)
+    task = DictionaryRegression(normal(0, K, 2), features, shown, TAU)
+    made = settings.Instance(task, DictionaryAttention(torch.zeros(1, 2, 2), torch.zeros(1, K)))
+    moment = settings.OUT_OF_DOMAIN.second_moment(M)
     beyond = theory.softmax.DictionaryRisk.of(features, shown, TAU, moment)
-    learned = made.risk.optimum
     best, strong = (
         theory.softmax.ridge_matrix(features, shown, p) for p in (shown * TAU, 2 * M * TAU)
     )
-    errors = {"learned": learned, "best": best, "doubled penalty": strong}
+    matrices = {"learned": made.risk.optimum, "best": best, "doubled penalty": strong}
     return {
-        "in domain": made.risk.distance(learned, best).item(),
-        "out of domain": beyond.distance(learned, best).item(),
-    } | {
-        f"{name} error": 2 * K / (K - shown) * loss_75(made, matrix)
-        for name, matrix in errors.items()
-    }
-
-
-FALLS_WITH_N = Correction(
-    r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
-    r"\hat{y}^{\mathrm{best}} \text{ and better}",
-    r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}^{\mathrm{best}}\|^2 = "
-    r"2 (L(\hat{y}^{\mathrm{best}}) - L^\star) = 0 \text{ at } N = m;\quad "
-    r"\text{the error falls with } N",
-    "The gap vanishes at N = m because the penalties m tau and N tau are then equal, grows "
-    "on both sides, and shrinks again beyond about N = 70 and N = 130. It measures how "
-    "much worse y^best is, not the quality of the learned prediction, whose error falls "
-    "with N throughout.",
-    kind=Kind.SENTENCE,
-)
+        "in domain": made.risk.distance(matrices["learned"], best).item(),
+        "out of domain": beyond.distance(matrices["learned"], best).item(),
+    } | {f"{name} error": 2 * K / (K - shown) * loss_75(made, a) for name, a in matrices.items()}
 
 
 def exact_checks(table: dict[str, np.ndarray]) -> list[Check]:
     """Where the gap is 0, what it measures, and that y^best is never better."""
-    at = {n: table["in domain"][table["N"] == n].mean() for n in np.unique(table["N"])}
-    excess = {
-        name: (table["best error"] / table[f"{name} error"] - 1).min()
-        for name in ("learned", "doubled penalty")
-    }
+    gaps = {n: table["in domain"][table["N"] == n].mean() for n in np.unique(table["N"])}
     gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
-    errors = {
-        name: np.abs(gain / table[name] - 1)[table["N"] != M].max()
+    zero, next_to_zero = ({f"N = {n}": gaps[n] / max(gaps.values())} for n in (M, M + 1))
+    excess, doubled = (
+        {name: (table["best error"] / table[f"{name} error"] - 1).min()}
+        for name in ("learned", "doubled penalty")
+    )
+    error, beyond = (
+        {name: np.abs(gain / table[name] - 1)[table["N"] != M].max()}
         for name in ("in domain", "out of domain")
-    }
-    zero = {f"N = {n}": at[n] / max(at.values()) for n in (M, M + 1)}
-    over, twice = "smallest relative excess of the error of y^best over", "2 (L(y^best) - L*)"
+    )
+    over = "smallest relative excess of the error of y^best over"
     return [
-        *checked("gap relative to the largest", SQUARED_ROUNDING, zero, unlike=f"N = {M + 1}"),
-        *checked(over, NO_RIVAL, excess, unlike="doubled penalty"),
-        *checked(f"relative error of {twice}", DIFFERENCE, errors, unlike="out of domain"),
+        *checks(
+            "gap relative to the largest", settings.SQUARED_ROUNDING, zero, unlike=next_to_zero
+        ),
+        *checks(over, NO_RIVAL, excess, unlike=doubled),
+        *checks("relative error of 2 (L(y^best) - L*)", DIFFERENCE, error, unlike=beyond),
     ]
 
 
@@ -127,32 +100,34 @@ def judge_figure3(tables: Tables) -> Verdict:
         return table[column][table["N"] == n]
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
-        return mean_log((at(column, n) / at(column, other)).tolist())
+        return settings.mean_log(at(column, n) / at(column, other))
 
-    steps = {
-        f"N = {n + 10} to {n}": log_ratio("learned error", n + 10, n)
-        for n in range(FIRST, LAST, 10)
-    }
-    slowest = max(steps, key=lambda case: steps[case].mean)
-    nearer = {
-        "N = 70 to 50": log_ratio("in domain", 70, 50),
-        "N = 130 to 150": log_ratio("in domain", 130, 150),
-        "N = 90 to 99, which is nearer": log_ratio("in domain", 90, 99),
-    }
+    steps = [(log_ratio("learned error", n + 10, n), n) for n in range(FIRST, LAST, 10)]
+    least, slowest = max(steps, key=lambda step: step[0].mean)
     near_miss = {"N = m to 140": log_ratio("learned error", M, 140)}
-    best = {"N = m to 150": log_ratio("learned error", M, LAST)} | near_miss
-    falls = {f"{slowest}, the least fall": steps[slowest]} | near_miss
     gap, error = "mean log ratio of gaps", "mean log ratio of the errors of the prediction"
+    nearer = {f"N = {n} to {m}": log_ratio("in domain", n, m) for n, m in ((70, 50), (130, 150))}
+    farther = {"N = 90 to 99, which is nearer": log_ratio("in domain", 90, 99)}
+    best = {"N = m to 150": log_ratio("learned error", M, LAST)}
+    fall = {f"N = {slowest + 10} to {slowest}, the least fall": least}
     values = [at("in domain", n).mean() for n in (70, FIRST)]
     values += [at("learned error", n).mean() for n in (FIRST, M, LAST)]
     return Verdict(
         printed=[
-            *checked(gap, FALLS, nearer, unlike="N = 90 to 99, which is nearer"),
-            *checked(error, FALLS, best, unlike="N = m to 140"),
+            *checks(gap, settings.FALLS, nearer, unlike=farther),
+            *checks(error, settings.FALLS, best, unlike=near_miss),
         ],
-        corrected=[*exact_checks(table), *checked(error, FALLS, falls, unlike="N = m to 140")],
-        correction=replace(
-            FALLS_WITH_N,
+        corrected=[*exact_checks(table), *checks(error, settings.FALLS, fall, unlike=near_miss)],
+        correction=Correction(
+            r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
+            r"\hat{y}^{\mathrm{best}} \text{ and better}",
+            r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}^{\mathrm{best}}\|^2 = "
+            r"2 (L(\hat{y}^{\mathrm{best}}) - L^\star) = 0 \text{ at } N = m;\quad "
+            r"\text{the error falls with } N",
+            "The gap vanishes at N = m, where the penalties m tau and N tau are equal, grows on "
+            "both sides, and shrinks again beyond about N = 70 and N = 130. It measures how much "
+            "worse y^best is; the error of the learned prediction falls with N throughout.",
+            kind=Kind.SENTENCE,
             counterexample="The gap is {:.4f} at N = 70 and {:.4f} at N = 50; the error per token "
             "is {:.1f} at N = 50, {:.1f} at N = m = 100 and {:.2f} at N = 150.".format(*values),
         ),
@@ -169,21 +144,18 @@ def judge_figure3(tables: Tables) -> Verdict:
 def figure3(scale: Scale) -> Numbers:
     step, dictionaries = scale.pick(smoke=(10, 10), quick=(5, 16), paper=(1, 20))
     lengths = sorted({*range(FIRST, LAST + 1, step), M - 1, M + 1})
-    rows: dict[str, list[float | int | str]] = {}
+    rows = settings.Rows()
     for seed in range(dictionaries):
-        features = torch.randn(K, M, generator=generator(seed), dtype=DTYPE)
+        features = normal(seed, K, M)
         for n in lengths:
-            row = {"N": n, "dictionary": seed} | compare(features, n)
-            for name, value in row.items():
-                rows.setdefault(name, []).append(value)
+            settings.add(rows, {"N": n, "dictionary": seed, **compare(features, n)})
     return Numbers(
         {"gaps": rows},
         "Left: how far the learned prediction is from y^best; zero at N = m, where both are the "
-        "same ridge regression, and smaller again far from it. Right: the error on the tokens not "
-        "shown, which falls with N throughout and hardly differs between the two. The paper gives "
-        "m = 100 and tau = 0.01, and leaves open K (200 here, as in Figure 2), the features of "
-        "this figure (standard normal, as in its setup), whether lambda is in or out of domain "
-        "(both are shown) and over what it averages (here the expectation over lambda and noise, "
-        f"exact, and the mean over {dictionaries} dictionaries).",
+        "same, and smaller again far from it. Right: the error on the tokens not shown, which "
+        "falls with N and hardly differs between the two. The paper leaves open K (200 here, as in "
+        "Figure 2), the features (standard normal), whether lambda is in or out of domain (both "
+        "are shown) and the average (here the exact expectation over lambda and noise, and the "
+        f"mean over {dictionaries} dictionaries).",
         {"m": M, "tau": TAU, "K": K, "dictionaries": dictionaries},
     )

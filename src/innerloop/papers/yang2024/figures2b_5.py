@@ -1,26 +1,17 @@
 """Figures 2 (b) and 5: four layers, trained as `encoder_training` says."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure as Picture
 
 from innerloop.analysis import Estimate
-from innerloop.papers.quantity import Measured, at_least, at_most, measured
+from innerloop.papers.quantity import Measured, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
-from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.encoder_training import (
-    DOMAINS,
-    TEST_PROMPTS,
-    dictionary,
-    encoder,
-    plan,
-    step_seconds,
-    trained,
-)
+from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.yang2024 import encoder_training as encoders
+from innerloop.papers.yang2024.encoder_training import DOMAINS, TEST_PROMPTS
 from innerloop.papers.yang2024.section3_3_heads import trained_one_layer
-from innerloop.papers.yang2024.settings import against, checked
+from innerloop.papers.yang2024.settings import Rows, add
 from innerloop.tasks import GaussianCoefficients
 
 COLUMNS = {
@@ -28,18 +19,12 @@ COLUMNS = {
     "in domain": ("#D55E00", "inference, in domain"),
     "training": ("#0072B2", "training loss"),
 }
-NARROW, UNTRAINED, COPYING = "N(0, I/4)", "the untrained encoder", "repeating the shown labels"
+FOUR, NARROW = "four layers", "N(0, I/4)"
 KNOWS_MORE = at_most(
     1.0, "a learner that knows nothing of unseen tokens repeats the shown labels and answers 0"
 )
 BELOW = at_most(1.0, "weights of one sign, one head in one layer, cannot be below their floor")
-TO_FLOOR = "largest of half the inference loss in domain relative to the floor of one layer, H = 1"
-Rows = dict[str, list[float | int | str]]
-
-
-def add(rows: Rows, **row: float | int | str) -> None:
-    for name, value in row.items():
-        rows.setdefault(name, []).append(value)
+ABOVE = at_least(1.0, "above in domain")
 
 
 def numbers(rows: Table, column: str) -> np.ndarray:
@@ -50,6 +35,14 @@ def worst(rows: Table, column: str, unit: float = 1.0) -> Estimate:
     """The largest of a column of estimates, in units of another number."""
     means, errors = numbers(rows, column) / unit, numbers(rows, f"{column} error") / unit
     return Estimate(means.max(), errors[means.argmax()], 0)
+
+
+def below_floor(
+    four_layers: str, rows: Table, floor: float, unlike: dict[str, Measured]
+) -> list[Check]:
+    """Half the inference loss in domain is the gap."""
+    name = "largest of half the inference loss in domain relative to the floor of one layer, H = 1"
+    return checks(name, BELOW, {four_layers: worst(rows, "in domain", 2 * floor)}, unlike=unlike)
 
 
 def draw_figure2b(tables: Tables) -> Picture:
@@ -69,38 +62,34 @@ def draw_figure2b(tables: Tables) -> Picture:
 
 def judge_figure2b(tables: Tables) -> Verdict:
     rows, line = tables["runs"], {k: float(v[0]) for k, v in tables["references"].items()}
-    checks = []
-    for column in COLUMNS:
-        name = f"largest loss relative to that of repeating the shown labels, {column}"
-        losses = {
-            "four layers": worst(rows, column, line[column]),
-            UNTRAINED: worst(rows, f"untrained {column}", line[column]),
-        }
-        checks += checked(name, KNOWS_MORE, losses, unlike=UNTRAINED)
-    near: dict[str, Measured] = {
-        "four layers": worst(rows, "in domain", 2 * line["floor"]),
-        COPYING: line["in domain"] / (2 * line["floor"]),
-    }
-    inside, relative = numbers(rows, "in domain"), numbers(rows, "in domain error")
+    inside, error = numbers(rows, "in domain"), numbers(rows, "in domain error")
 
     def least_ratio(column: str) -> Estimate:
         """The smallest ratio to the loss in domain, with the errors of both."""
         ratios = numbers(rows, column) / inside
-        errors = np.hypot(numbers(rows, f"{column} error"), ratios * relative) / inside
+        errors = np.hypot(numbers(rows, f"{column} error"), ratios * error) / inside
         return Estimate(ratios.min(), errors[ratios.argmin()], 0)
 
-    above = measured(
-        "smallest ratio of the inference loss to that in domain",
-        at_least(1.0, "above in domain"),
-        {column: least_ratio(column) for column in ("out of domain", NARROW)},
-    )
+    outside, narrow = ({column: least_ratio(column)} for column in ("out of domain", NARROW))
+    copying: dict[str, Measured] = {"repeating labels": line["in domain"] / (2 * line["floor"])}
+    ratio = "smallest ratio of the inference loss to that in domain"
     return Verdict(
-        [*checks, *checked(TO_FLOOR, BELOW, near, unlike=COPYING), *against(above, NARROW)],
+        [
+            check
+            for column in COLUMNS
+            for check in checks(
+                f"largest loss relative to that of repeating the shown labels, {column}",
+                KNOWS_MORE,
+                {FOUR: worst(rows, column, line[column])},
+                unlike={"the untrained encoder": worst(rows, f"untrained {column}", line[column])},
+            )
+        ]
+        + below_floor(FOUR, rows, line["floor"], copying)
+        + checks(ratio, ABOVE, outside, unlike=narrow),
         remarks=[
-            "All three curves fall, but not alike. Of a predictor linear in the labels, such as "
-            "one layer, the ratio out of domain / in domain is at most m + 4, the largest "
-            "eigenvalue of 1 1^T + 4 I; here it is at least "
-            f"{above['out of domain']:.0f}, for m = {line['features']:.0f}."
+            "Of a predictor linear in the labels, such as one layer, the ratio out of domain / in "
+            "domain is at most m + 4, the largest eigenvalue of 1 1^T + 4 I; here it is at least "
+            f"{outside['out of domain'].mean:.0f}, for m = {line['features']:.0f}."
         ],
     )
 
@@ -115,21 +104,25 @@ def judge_figure2b(tables: Tables) -> Verdict:
     shares="encoders",
 )
 def figure2b(scale: Scale) -> Numbers:
-    chosen = plan(scale)
-    made, heads, tested = dictionary(chosen), chosen.sizes.heads, {**DOMAINS}
-    tested[NARROW] = GaussianCoefficients(std=0.5)
-    table, rows = Rows(), Rows()
+    chosen = encoders.plan(scale)
+    made, heads = encoders.dictionary(chosen), chosen.sizes.heads
+    tested, table, rows = {**DOMAINS, NARROW: GaussianCoefficients(std=0.5)}, Rows(), Rows()
     for seed in range(chosen.seeds):
-        model, history = trained(chosen, heads, chosen.steps, seed)
+        model, history = encoders.trained(chosen, heads, chosen.steps, seed)
         for index in range(len(history)):
-            add(table, seed=seed, **{name: c[index] for name, c in history.columns.items()})
-        for prefix, learner in (("", model), ("untrained ", encoder(chosen, heads, seed))):
-            loss = history["training"][0 if prefix else -1]
-            add(rows, **{f"{prefix}training": loss, f"{prefix}training error": 0.0})
+            add(table, {"seed": seed} | {name: c[index] for name, c in history.columns.items()})
+        for prefix, learner, row in (
+            ("", model, -1),
+            ("untrained ", encoders.encoder(chosen, heads, seed), 0),
+        ):
+            losses = {"training": Estimate(history["training"][row], 0.0, 0)}
             for name, coefficients in tested.items():
-                loss = made.inference(learner, coefficients, chosen.prompts)
-                row = {f"{prefix}{name}": loss.mean, f"{prefix}{name} error": loss.standard_error}
-                add(rows, **row)
+                losses[name] = made.inference(learner, coefficients, chosen.prompts)
+            for name, loss in losses.items():
+                add(
+                    rows,
+                    {f"{prefix}{name}": loss.mean, f"{prefix}{name} error": loss.standard_error},
+                )
     low = made.made.risk.infimum
     references = {name: made.copying(coefficients) for name, coefficients in DOMAINS.items()}
     references |= {"training": low + references["in domain"] / 2, "infimum": low}
@@ -146,17 +139,17 @@ def figure2b(scale: Scale) -> Numbers:
 def draw_figure5(tables: Tables) -> Picture:
     table, final = tables["training"], tables["final"]
     picture = Picture(figsize=(9.2, 3.6))
-    against_heads, against_time = picture.subplots(1, 2)
+    left, right = picture.subplots(1, 2)
     of, counts = numbers(final, "heads"), np.unique(numbers(final, "heads"))
     for column, (colour, label) in COLUMNS.items():
         values = numbers(final, f"{column} at equal time")
         means = [np.exp(np.log(values[of == h]).mean()) for h in counts]
-        against_heads.plot(counts, means, color=colour, label=label)
-        against_heads.plot(of, values, "o", color=colour, markersize=3)
-    against_heads.set_xscale("log", base=2)
-    against_heads.set_xticks(counts, [f"{h:g}" for h in counts])
-    against_heads.set(title="(a) losses after equal time", xlabel="number of heads H")
-    against_heads.set(ylabel="loss", yscale="log")
+        left.plot(counts, means, color=colour, label=label)
+        left.plot(of, values, "o", color=colour, markersize=3)
+    left.set_xscale("log", base=2)
+    left.set_xticks(counts, [f"{h:g}" for h in counts])
+    left.set(title="(a) losses after equal time", xlabel="number of heads H", ylabel="loss")
+    left.set_yscale("log")
     owner, seeds, seconds = (numbers(table, c) for c in ("heads", "seed", "seconds"))
     within = seconds <= float(final["budget"][0]) * (1 + 1e-9)
     colours = colormaps["viridis"](np.linspace(0, 0.85, len(counts)))
@@ -164,40 +157,35 @@ def draw_figure5(tables: Tables) -> Picture:
         for seed in np.unique(seeds):
             here = within & (owner == h) & (seeds == seed)
             losses, name = numbers(table, "training")[here], None if seed else f"H = {h:g}"
-            against_time.plot(seconds[here], losses, color=colour, linewidth=1, label=name)
+            right.plot(seconds[here], losses, color=colour, linewidth=1, label=name)
     floor = sum(float(tables["references"][c][0]) for c in ("infimum", "floor"))
     dotted = {"color": "black", "linewidth": 0.8, "linestyle": ":"}
-    against_time.axhline(floor, label="one layer, H = 1: floor", **dotted)
-    against_time.set(title="(b) training loss", xlabel="process time in seconds", yscale="log")
-    for axes in (against_heads, against_time):
+    right.axhline(floor, label="one layer, H = 1: floor", **dotted)
+    right.set(title="(b) training loss", xlabel="process time in seconds", yscale="log")
+    for axes in (left, right):
         axes.legend(fontsize=7)
     return picture
 
 
 def judge_figure5(tables: Tables) -> Verdict:
     final, line = tables["final"], {k: float(v[0]) for k, v in tables["references"].items()}
-    heads, seconds = numbers(final, "heads").astype(int), numbers(final, "seconds")
-    fewest, most = heads.min(), heads.max()
-    first = {name: np.asarray(values)[heads == fewest].tolist() for name, values in final.items()}
-    trained_too = "one layer, H = 1, trained"
-    converged: dict[str, Measured] = {
-        f"four layers, H = {fewest}": worst(first, "in domain", 2 * line["floor"]),
-        trained_too: line["one layer"] / line["floor"],
+    heads, seconds, losses = (numbers(final, c) for c in ("heads", "seconds", "in domain"))
+    few, most = heads == heads.min(), heads == heads.max()
+    first = {name: np.asarray(values)[few].tolist() for name, values in final.items()}
+    one_layer: dict[str, Measured] = {
+        "one layer, H = 1, trained": line["one layer"] / line["floor"]
     }
-    slower = seconds[heads == most][0] / first["seconds"][0]
-    losses = numbers(final, "in domain")
-    change = np.log(losses[heads == most] / losses[heads == fewest])
+    change = ", ".join(f"{value:.2f}" for value in np.log(losses[most] / losses[few]))
     return Verdict(
-        checked(TO_FLOOR, BELOW, converged, unlike=trained_too),
+        below_floor(f"four layers, H = {heads.min():g}", first, line["floor"], one_layer),
         remarks=[
             "Not judged, since it belongs to the machine: within a fixed time more heads complete "
-            f"fewer iterations. Here a step with H = {most} took {slower:.1f} times as long as one "
-            f"with H = {fewest}, and a second encoder with H = {fewest} "
-            f"{line['again']:.2f} times. Nor is it judged which H is best within the time. The "
-            "paper adds that the curves of large H descend more slowly per iteration; here, at "
-            f"equal steps, the logarithm of the loss of H = {most} relative to H = {fewest} is "
-            + ", ".join(f"{value:.2f}" for value in change)
-            + " for the starts.",
+            f"fewer iterations. Here a step with H = {heads.max():g} took "
+            f"{seconds[most][0] / seconds[few][0]:.1f} times as long as one with H = "
+            f"{heads.min():g}, and a second encoder with that {line['again']:.2f} times. Nor is it "
+            "judged which H is best within the time. The paper adds that the curves of large H "
+            "descend more slowly per iteration; here, at equal steps, the logarithm of the ratio "
+            f"of the losses of these two is {change} for the starts.",
             'The printed setting is K = 200 and "the same as in Figure 3", which has no '
             "transformer: read as Figure 2.",
         ],
@@ -213,31 +201,31 @@ def judge_figure5(tables: Tables) -> Verdict:
     shares="encoders",
 )
 def figure5(scale: Scale) -> Numbers:
-    chosen, rounds = plan(scale), scale.pick(smoke=8, quick=20, paper=2)
-    made, steps, fewest = dictionary(chosen), chosen.compared_steps, chosen.heads[0]
-    *timed, again = step_seconds(chosen, (*chosen.heads, fewest), rounds)
+    chosen, rounds = encoders.plan(scale), scale.pick(smoke=8, quick=20, paper=2)
+    made, steps, fewest = encoders.dictionary(chosen), chosen.compared_steps, chosen.heads[0]
+    *timed, again = encoders.step_seconds(chosen, (*chosen.heads, fewest), rounds)
     budget, table, final = steps * timed[0], Rows(), Rows()
     for heads, seconds in zip(chosen.heads, timed, strict=True):
         done = min(float(steps), budget / seconds)
         for seed in range(chosen.seeds):
-            model, history = trained(chosen, heads, steps, seed)
+            model, history = encoders.trained(chosen, heads, steps, seed)
             for index in range(len(history)):
                 at = {name: column[index] for name, column in history.columns.items()}
-                add(table, heads=heads, seed=seed, seconds=at["step"] * seconds, **at)
+                add(table, {"heads": heads, "seed": seed, "seconds": at["step"] * seconds, **at})
             loss = made.inference(model, DOMAINS["in domain"], chosen.prompts)
-            row = {"in domain": loss.mean, "in domain error": loss.standard_error}
+            add(final, {"heads": heads, "seed": seed, "seconds": seconds, "budget": budget})
+            add(final, {"in domain": loss.mean, "in domain error": loss.standard_error})
             for name in COLUMNS:
                 value = float(np.interp(done, history["step"], history[name]))
-                row[f"{name} at equal time"] = value
-            add(final, heads=heads, seed=seed, seconds=seconds, budget=budget, **row)
+                add(final, {f"{name} at equal time": value})
     references = {"infimum": made.made.risk.infimum, "floor": made.one_head_floor}
     references |= {"one layer": trained_one_layer(made.task, 1, 0, 300), "again": again / timed[0]}
     return Numbers(
         {"training": table, "final": final, "references": {k: [v] for k, v in references.items()}},
         f"Four-layer encoders, {chosen.seeds} starts of each. Equal time is what H = {fewest} "
         f"needs for {steps} steps, {budget:.0f} s of one core here, where the paper has 100 s; "
-        "process time is the shortest measured step times the number of steps. The dotted line, "
-        "the infimum plus the floor of one head, is where a one-layer transformer with one head "
-        f"must stay above. {chosen.in_words}",
+        "process time is the shortest measured step times the number of steps. No one-layer "
+        "transformer with one head is below the dotted line, the infimum plus its floor. "
+        f"{chosen.in_words}",
         {**chosen.description, "seed of the dictionary": made.seed, "steps": steps},
     )

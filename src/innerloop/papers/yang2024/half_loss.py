@@ -4,8 +4,6 @@ Everywhere else a risk is the mean squared error itself. The factor belongs to t
 rates and bounds, which are stated for (1/2K) |prediction - targets|^2 (Yang 2024, Eq. 9).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

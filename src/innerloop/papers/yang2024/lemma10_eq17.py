@@ -1,7 +1,5 @@
 """The smoothness of the loss: Lemma 10 (Eq. 60 and 61), and Eq. 17, its form in the main text."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from itertools import product
@@ -9,19 +7,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity, at_most
+from innerloop.papers.common import normal
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import (
-    TINY,
-    Instance,
-    Sizes,
-    antipodal,
-    instance,
-    normal,
-    one_hot,
-)
+from innerloop.papers.yang2024.notation import Notation, norm, ratio_error
+from innerloop.papers.yang2024.settings import TINY, Instance, Sizes, antipodal, instance, one_hot
 
 SMOOTH = at_most(
     1 + 1e-9,
@@ -40,18 +31,16 @@ class Point:
 
     def curvature(self) -> float:
         """The spectral norm of the Hessian of the library's exact loss in (Q, alpha)."""
-        made = self.made
+        made, v = self.made, self.made.task.tokens
         q, alpha = made.model.q.detach(), made.model.w.detach() / self.gamma
-        v = made.task.tokens
 
         def gap(vector: Tensor) -> Tensor:
             queries, weights = vector[: q.numel()].view_as(q), vector[q.numel() :].view_as(alpha)
             heads = (v[: made.task.shown] @ queries @ v.mT).softmax(1)
             return made.risk.gap((self.gamma * weights[:, None] * heads).sum(0))
 
-        return norm(
-            torch.autograd.functional.hessian(gap, torch.cat([q.flatten(), alpha.flatten()]))
-        )
+        at = torch.cat([q.flatten(), alpha.flatten()])
+        return norm(torch.autograd.functional.hessian(gap, at))
 
     def appendix(self, last: float) -> float:
         """L of Eq. 61, with this factor before its last bracket."""
@@ -72,20 +61,16 @@ class Point:
         is_ = Notation(self.made)
         return self.appendix(sixteen / is_.k * (self.gamma * is_.f_max * is_.zbar_norm) ** 2)
 
-    def library(self) -> float:
-        return self.made.constants().smoothness(self.gamma, self.alpha_bar)
-
 
 def points(count: int) -> list[Point]:
     """Random heads, the steepest ones, and saturated ones with next to no weights."""
     sizes, scales = Sizes(2, 2, 2, 2, 0.5, 1), ((1.0, 1.0), (1e3, 1.0), (1e4, 1e2), (1e8, 1e3))
-    made = [instance(sizes, seed) for seed in range(count)] + [antipodal(1), antipodal(2)]
-    signs = [normal(*each.model.w.shape, seed=seed).sign() for seed, each in enumerate(made)]
-    signs[-2:] = [torch.ones_like(sign) for sign in signs[-2:]]
-    signed = list(zip(made, signs, strict=True))
+    random = [instance(sizes, seed) for seed in range(count)]
+    signed = [(made, normal(seed, *made.model.w.shape).sign()) for seed, made in enumerate(random)]
+    signed += [(made, torch.ones_like(made.model.w)) for made in (antipodal(1), antipodal(2))]
     return [
-        Point(each.with_weights(gamma * alpha * sign, 0.3 * each.model.q), gamma, alpha)
-        for (each, sign), (gamma, alpha) in product(signed, scales)
+        Point(made.with_weights(gamma * alpha * sign, 0.3 * made.model.q), gamma, alpha)
+        for (made, sign), (gamma, alpha) in product(signed, scales)
     ] + [Point(one_hot(0, 0), 1e8, 1e-12)]
 
 
@@ -99,36 +84,31 @@ def points(count: int) -> list[Point]:
 def smoothness(scale: Scale) -> Verdict:
     over = points(scale.pick(smoke=5, quick=30, paper=200))
     hessians = [point.curvature() for point in over]
+    printed, corrected = [p.printed() for p in over], [p.corrected() for p in over]
 
     def worst(constants: list[float]) -> float:
         return max(norm / constant for norm, constant in zip(hessians, constants, strict=True))
 
-    cases = Quantity("largest norm of the Hessian relative to L", worst, SMOOTH).of(
-        {
-            "(61) as printed": [p.printed() for p in over],
-            "(61) corrected": [p.corrected() for p in over],
-            "(61) as printed, without its 8": [p.printed() / 8**0.5 for p in over],
-            "0.7 times (61) corrected": [0.7 * p.corrected() for p in over],
-            "(61) corrected, 1/80 for the 16": [p.corrected(1 / 80) for p in over],
-        }
-    )
-    library = Quantity[list[float]](
-        "largest relative distance of the library's L",
-        lambda wanted: max(abs(p.library() / L - 1) for p, L in zip(over, wanted, strict=True)),
-        ROUNDING,
-    ).of(
-        {
-            "(61) corrected": [p.corrected() for p in over],
-            "(61) as printed": [p.printed() for p in over],
-        }
-    )
+    def library(constants: list[float]) -> float:
+        ours = [p.made.constants().smoothness(p.gamma, p.alpha_bar) for p in over]
+        return max(map(ratio_error, zip(ours, constants, strict=True)))
+
+    name = "largest norm of the Hessian relative to L"
+    without, smaller = [L / 8**0.5 for L in printed], [0.7 * L for L in corrected]
+    misses = {
+        "0.7 times (61) corrected": smaller,
+        "(61) corrected, 1/80 for the 16": [p.corrected(1 / 80) for p in over],
+    }
+    ours, theirs = {"(61) corrected": corrected}, {"(61) as printed": printed}
+    near_miss = {"(61) as printed, without its 8": without}
     example = Point(antipodal(1).with_weights(1e6), 1e4, 1e2)
     return Verdict(
-        printed=[cases.check("(61) as printed", unlike="(61) as printed, without its 8")],
+        printed=checks(name, SMOOTH, theirs, unlike=near_miss, measure=worst),
         corrected=[
-            cases.check("(61) corrected", unlike="0.7 times (61) corrected"),
-            cases.check("(61) corrected", unlike="(61) corrected, 1/80 for the 16"),
-            library.check("(61) corrected", unlike="(61) as printed"),
+            *checks(name, SMOOTH, ours, unlike=misses, measure=worst),
+            *checks(
+                "largest error of the library's L", ROUNDING, ours, unlike=theirs, measure=library
+            ),
         ],
         correction=Correction(
             r"L^2 = \cdots + 8 \gamma \bar{f}_{\max} \|\bar{Z}\|_2 \max\{1, 4K\bar\alpha^2\} "
@@ -136,11 +116,9 @@ def smoothness(scale: Scale) -> Verdict:
             r"L^2 = \cdots + \frac{16}{K} \left( \gamma \bar{f}_{\max} \|\bar{Z}\|_2 \right)^2 "
             r"\max\{1, 4K\bar\alpha^2\} "
             r"\left[ (\bar\alpha\gamma H)^2 + 4N (\bar\alpha\gamma H + \|A\|_2)^2 \right]",
-            "The bound (58) on the difference of two gradients has the factor 2 gamma f_max "
-            "|Z-bar| / K, and four terms. In (59) everything else is squared but this factor is "
-            "not: (2 gamma f_max |Z-bar| / K)^2 times 4 from Young's inequality and K from the "
-            "bracket is (16/K) (gamma f_max |Z-bar|)^2. Theorem 1 only needs an L that bounds the "
-            "curvature: its proof goes through with the corrected L.",
+            "(59) squares all of (58) but its factor 2 gamma f_max |Z-bar| / K, whose square times "
+            "4 from Young's inequality and K from the bracket is (16/K) (gamma f_max |Z-bar|)^2. "
+            "The proof of Theorem 1 goes through with the corrected L.",
             kind=Kind.CONSTANT,
             counterexample="Two opposite tokens with features 1 and -1, tau = 1e-8, one head, "
             "Q = 0, gamma = 10^4, both alpha = alpha-bar = 100: the norm of the Hessian is "
@@ -149,18 +127,11 @@ def smoothness(scale: Scale) -> Verdict:
         ),
         settings={"points": len(over), "gamma": "1 to 10^8", "alpha-bar": "10^-12 to 1000"},
         remarks=[
-            "The corrected constant is sharp up to sqrt(2), which Young's inequality costs, where "
-            "gamma is large and the weights small. Its last line has room: on the steepest "
-            "softmaxes it can be 34 times smaller, the 16 about a thousand times."
+            "The corrected constant is sharp up to the sqrt(2) of Young's inequality where gamma "
+            "is large and the weights small. Its last line has room: on the steepest softmaxes "
+            "the 16 can be about a thousand times smaller."
         ],
     )
-
-
-def rescaled(sizes: Sizes, seed: int, factor: float) -> Instance:
-    """All features and their noise in other units: L is to scale as factor^2."""
-    made = instance(sizes, seed)
-    features, tau = factor * made.task.features, factor**2 * sizes.tau
-    return Instance(replace(made.task, features=features, tau=tau), made.model)
 
 
 def printed_main_text(made: Instance, gamma: float) -> float:
@@ -182,36 +153,23 @@ def printed_main_text(made: Instance, gamma: float) -> float:
 )
 def simplified_constant(scale: Scale) -> Verdict:
     seeds, units = scale.pick(smoke=3, quick=20, paper=100), (0.01, 0.1, 1.0, 10.0)
-    cases_of: dict[float, list[Point]] = {}
+    printed, corrected, small = dict.fromkeys(units, 0.0), 0.0, 0.0
     for sizes, unit, seed in product(TINY, units, range(seeds)):
-        made = rescaled(sizes, seed, unit)
-        is_ = Notation(made)
-        cases_of.setdefault(unit, []).extend(
-            Point(made, gamma, is_.alpha_bar(gamma))
-            for gamma in (is_.least_gamma, 1e3 * is_.least_gamma, 1e9 * is_.least_gamma)
-        )
-    over = [point for same in cases_of.values() for point in same]
-
-    def as_printed(point: Point) -> float:
-        return point.printed() / printed_main_text(point.made, point.gamma)
-
-    def as_corrected(point: Point) -> float:
-        return point.corrected() / point.made.constants().main_text_smoothness(point.gamma)
-
-    printed = {unit: max(map(as_printed, same)) for unit, same in cases_of.items()}
-    corrected = max(map(as_corrected, over))
-    cases = Quantity[float]("largest L of (61) relative to L of (17)", float, INEQUALITY).of(
-        {
-            "both as printed": max(printed.values()),
-            "both as corrected": corrected,
-            "as printed, half of (17)": 2 * max(printed.values()),
-            "as corrected, 0.99 times (17)": corrected / 0.99,
-        }
-    )
-    small = max(4 * len(p.made.task.tokens) * p.alpha_bar**2 for p in over)
+        made = instance(sizes, seed)
+        features, tau = unit * made.task.features, unit**2 * sizes.tau
+        made = Instance(replace(made.task, features=features, tau=tau), made.model)
+        is_, library = Notation(made), made.constants()
+        for gamma in (is_.least_gamma, 1e3 * is_.least_gamma, 1e9 * is_.least_gamma):
+            point = Point(made, gamma, is_.alpha_bar(gamma))
+            as_printed = point.printed() / printed_main_text(made, gamma)
+            printed[unit] = max(printed[unit], as_printed)
+            corrected = max(corrected, point.corrected() / library.main_text_smoothness(gamma))
+            small = max(small, 4 * is_.k * point.alpha_bar**2)
+    name, largest = "largest L of (61) relative to L of (17)", max(printed.values())
+    half, less = {"half of (17)": 2 * largest}, {"0.99 times (17)": corrected / 0.99}
     return Verdict(
-        printed=[cases.check("both as printed", unlike="as printed, half of (17)")],
-        corrected=[cases.check("both as corrected", unlike="as corrected, 0.99 times (17)")],
+        printed=checks(name, INEQUALITY, {"both as printed": largest}, unlike=half),
+        corrected=checks(name, INEQUALITY, {"both as corrected": corrected}, unlike=less),
         correction=Correction(
             r"L^2 = \|\bar{Z}\|_2^4 \left[ \left( \tfrac{8\sqrt{2} H \sqrt{K} \|\bar{Z}\|_2^2 "
             r"\sqrt{\Delta}}{\zeta_0} + 1 + \tfrac{\|Z^\top \hat{Z}\|_2}{m\tau} \right)^2 "
@@ -223,12 +181,11 @@ def simplified_constant(scale: Scale) -> Verdict:
             r"(a^2 + 4N r^2) \right], \\ a &= \gamma H \bar\alpha = "
             r"\tfrac{4\sqrt{2} H \sqrt{K} \|\bar{Z}\|_2 \sqrt{\Delta}}{\zeta_0},\quad "
             r"r = 2a + 1 + \tfrac{\|Z^\top \hat{Z}\|_2}{m\tau} \end{aligned}",
-            "Substituting alpha-bar of (44) into (61) gives 2 gamma H alpha-bar = 8 sqrt(2) H "
-            "sqrt(K) |Z-bar| sqrt(Delta) / zeta_0, with the first power of |Z-bar|; (17) prints "
-            "the square, and 4 K alpha-bar^2 where (61) has max(1, 4 K alpha-bar^2), although it "
-            f"is at most {small:.2f} here. In other units of the features, f -> c f and tau -> "
-            "c^2 tau, the curvature scales as c^2, and neither printed constant does. The "
-            "corrected pair keeps its order in all units, and becomes equal as gamma grows.",
+            "With alpha-bar of (44) in (61), 2 gamma H alpha-bar has the first power of |Z-bar|, "
+            "where (17) prints the square; and (17) has 4 K alpha-bar^2, here at most "
+            f"{small:.2f}, for max(1, 4 K alpha-bar^2). In other units of the features, f -> c f "
+            "and tau -> c^2 tau, the curvature scales as c^2, and neither printed constant does. "
+            "The corrected pair keeps its order in all units, and becomes equal as gamma grows.",
             kind=Kind.CONSTANT,
             counterexample="L of (61) relative to L of (17), the largest found for c = "
             + ", ".join(f"{unit:g}: {ratio:.3g}" for unit, ratio in printed.items()),

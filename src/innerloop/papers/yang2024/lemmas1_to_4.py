@@ -1,18 +1,18 @@
 """The auxiliary lemmas of appendix A.2: Lemmas 1 to 4."""
 
-from __future__ import annotations
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.papers.common import DTYPE
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, SAMPLING, Quantity
+from innerloop.papers.common import DTYPE, normal
+from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import Sizes, instance, normal, tensor
+from innerloop.papers.yang2024.notation import Notation, relative_distance
+from innerloop.papers.yang2024.settings import Sizes, bounds, instance, tensor
 
 
 @claim(
@@ -31,21 +31,19 @@ def softmax_gradient(scale: Scale) -> Verdict:
         lambda q: (shown @ q @ v.mT).softmax(0), made.model.q.detach()[0]
     )
     printed = torch.einsum("jk,ik,jid,ke->jkde", s, s, shown[:, None] - shown, v)
-    cases = Quantity[Tensor](
-        "relative distance from automatic differentiation",
-        lambda gradient: (gradient - jacobian).norm() / jacobian.norm(),
-        ROUNDING,
-    ).of({"(29)": printed, "(29) transposed, v_k (v_j - v_i)^T": printed.mT})
+    name, right = "relative distance from automatic differentiation", {"(29)": printed}
+    wrong, distance = {"v_k (v_j - v_i)^T": printed.mT}, partial(relative_distance, jacobian)
     return Verdict(
-        [cases.check("(29)", unlike="(29) transposed, v_k (v_j - v_i)^T")],
+        checks(name, ROUNDING, right, unlike=wrong, measure=distance),
         settings={"sizes": sizes, "tokens": "Gaussian: the lemma needs no unit norm"},
     )
 
 
-def ratio_30(one: Tensor, step: Tensor, constant: float) -> float:
-    """The largest ratio of both sides, for every vector of `one` moved by a step."""
+def ratio_30(pair: tuple[Tensor, Tensor], factor: float = 1.0) -> float:
+    """For every vector, moved by a step."""
+    one, step = pair
     change = ((one + step).softmax(1) - one.softmax(1)).abs().sum(1)
-    return (change / (constant * step.abs().amax(1))).max().item()
+    return (change / (2 * factor * step.abs().amax(1))).max().item()
 
 
 @claim(
@@ -59,26 +57,20 @@ def softmax_lipschitz(scale: Scale) -> Verdict:
     pairs = scale.pick(smoke=5_000, quick=100_000, paper=1_000_000)
     steepest = torch.zeros(1, 10, dtype=DTYPE), 1e-4 * tensor([1.0, -1.0] * 5)
     random = [
-        (normal(pairs, length, seed=length), 0.3 * normal(pairs, length, seed=100 + length))
+        (normal(length, pairs, length), 0.3 * normal(100 + length, pairs, length))
         for length in (2, 3, 10)
     ]
-    cases = Quantity[float](
-        "largest ratio of the two sides",
-        lambda constant: max(ratio_30(*pair, constant) for pair in [steepest, *random]),
-        INEQUALITY,
-    ).of({"(30)": 2.0, "0.99 in place of the 2": 0.99})
     return Verdict(
-        [cases.check("(30)", unlike="0.99 in place of the 2")],
+        bounds("(30)", [steepest, *random], ratio_30, {"0.99 in place of the 2": [0.99 / 2]}),
         settings={"pairs": f"{pairs} of lengths 2, 3 and 10, and the steepest point"},
         remarks=[
-            "The constant 1 would do: with p the weight of the entries that rise, the 1-norm "
-            "changes at the rate 4 p (1 - p) at most."
+            "1 would do: with p the weight of the entries that rise, the slope is 4 p (1 - p)."
         ],
     )
 
 
-def ratio_31(x: Tensor, factor: float) -> float:
-    """The largest ratio of both sides, for every row of vectors: [draws, l, p]."""
+def ratio_31(x: Tensor, factor: float = 1.0) -> float:
+    """For every row of vectors: [draws, l, p]."""
     right = factor * x.shape[1] * x.square().sum((1, 2))
     return (x.sum(1).square().sum(1) / right).max().item()
 
@@ -91,15 +83,10 @@ def ratio_31(x: Tensor, factor: float) -> float:
 )
 def youngs_inequality(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=1_000, quick=100_000, paper=100_000)
-    equal = normal(1, 1, 3, seed=0).expand(1, 5, 3)
-    vectors = [equal, *(normal(draws, length, 3, seed=length) for length in (2, 4, 7))]
-    cases = Quantity[float](
-        "largest ratio of the two sides",
-        lambda factor: max(ratio_31(x, factor) for x in vectors),
-        INEQUALITY,
-    ).of({"(31)": 1.0, "0.99 l in place of l": 0.99})
+    equal = normal(0, 1, 1, 3).expand(1, 5, 3)
+    vectors = [equal, *(normal(length, draws, length, 3) for length in (2, 4, 7))]
     return Verdict(
-        [cases.check("(31)", unlike="0.99 l in place of l")],
+        bounds("(31)", vectors, ratio_31, {"0.99 l in place of l": [0.99]}),
         settings={"draws": draws, "l": "2, 4, 7, and 5 equal vectors, where it is tight"},
     )
 
@@ -114,8 +101,8 @@ def youngs_inequality(scale: Scale) -> Verdict:
 )
 def two_regressions(scale: Scale) -> Verdict:
     n, m, tau, samples = 5, 3, 0.4, scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
-    z, coefficients, tried = normal(n, m, seed=0), normal(m, seed=1), normal(m, seed=2)
-    label_noise, fresh = (tau**0.5 * normal(samples, n, m, seed=seed) for seed in (3, 4))
+    z, coefficients, tried = normal(0, n, m), normal(1, m), normal(2, m)
+    label_noise, fresh = (tau**0.5 * normal(seed, samples, n, m) for seed in (3, 4))
     y = (z + label_noise) @ coefficients  # [samples, n]
 
     def right(at: Tensor, labels: Tensor, penalty: float) -> Tensor:
@@ -131,21 +118,16 @@ def two_regressions(scale: Scale) -> Verdict:
         (gradient,) = torch.autograd.grad(right(at, y[0], tau), at)
         return gradient.abs().max().item()
 
-    sides = Quantity(f"|z| of the difference over {samples} samples", distance, SAMPLING).of(
-        {
-            "(32)": (fresh, tau),
-            "(32) with tau/(2N) in place of tau/2": (fresh, tau / n),
-            "(32) with the noise that is already in the labels": (label_noise, tau),
-        }
-    )
-    minimum = Quantity("largest entry of the gradient of (25)", slope, ROUNDING).of(
-        {"(Z Z^T + N tau I)^-1 Z y": n * tau, "m tau in place of N tau": m * tau}
-    )
+    name, printed = f"|z| of the difference over {samples} samples", {"(32)": (fresh, tau)}
+    near_misses = {
+        "(32) with tau/(2N) in place of tau/2": (fresh, tau / n),
+        "(32) with the noise that is already in the labels": (label_noise, tau),
+    }
+    stated, other = {"(Z Z^T + N tau I)^-1 Z y": n * tau}, {"m tau in place of N tau": m * tau}
     return Verdict(
         [
-            sides.check("(32)", unlike="(32) with tau/(2N) in place of tau/2"),
-            sides.check("(32)", unlike="(32) with the noise that is already in the labels"),
-            minimum.check("(Z Z^T + N tau I)^-1 Z y", unlike="m tau in place of N tau"),
+            *checks(name, SAMPLING, printed, unlike=near_misses, measure=distance),
+            *checks("gradient of (25)", ROUNDING, stated, unlike=other, measure=slope),
         ],
         settings={"N": n, "m": m, "tau": tau},
         remarks=[

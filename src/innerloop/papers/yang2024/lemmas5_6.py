@@ -1,28 +1,20 @@
 """The loss and its coordinates: Lemmas 5 and 6 of appendix B."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import ROUNDING, SAMPLING, Cases, Quantity
+from innerloop.papers.common import DTYPE, generator, normal
+from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.half_loss import SampledHalfLoss
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    SQUARED_ROUNDING,
-    Instance,
-    Sizes,
-    instance,
-    normal,
-)
+from innerloop.papers.yang2024.notation import Notation, ratio_error, relative_distance
+from innerloop.papers.yang2024.settings import SMALL, SQUARED_ROUNDING, Instance, Sizes, instance
 from innerloop.prompt import Prompt
 from innerloop.training import train
 
@@ -51,30 +43,29 @@ def squared_errors(made: Instance, prompt: Prompt) -> Tensor:
     return (made.model(prompt).detach() - prompt.y_query).square().mean(1) / 2
 
 
-def z_of(name: str, sampled: Estimate, stated: dict[str, float]) -> Cases:
-    return Quantity[float](name, lambda value: abs(sampled.z(value)), SAMPLING).of(stated)
+def z_score(sampled: Estimate, exact: float) -> float:
+    return abs(sampled.z(exact))
 
 
-def library_losses(start: Instance, random: Instance, prompt: Prompt) -> Cases:
+def library_losses(start: Instance, random: Instance, prompt: Prompt) -> list[Check]:
     """The library's own losses, which the figures train with, against the paper's formulas."""
     exact, is_ = start.objective, Notation(random)
+    loss = exact.loss(random.model).item()
     sampled = SampledHalfLoss(start.task, len(prompt)).loss(random.model, prompt).item()
-    pairs: dict[str, tuple[float, float]] = {
-        "the exact loss and (75)": (
-            exact.loss(random.model).item(),
-            loss_75(start, random.attention()),
-        ),
-        "the exact gap and (36)": (exact.gap(random.model).item(), is_.gap),
-        "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, is_.a)),
-        "the loss on prompts and (9)": (sampled, squared_errors(random, prompt).mean().item()),
-        "the exact loss and (36) with L* as printed": (
-            exact.loss(random.model).item(),
-            is_.gap + infimum(start, is_.n),
-        ),
-    }
-    return Quantity[tuple[float, float]](
-        "relative distance", lambda pair: abs(pair[0] / pair[1] - 1), ROUNDING
-    ).of(pairs)
+    return checks(
+        "relative distance",
+        ROUNDING,
+        {
+            "the exact loss and (75)": (loss, loss_75(start, random.attention())),
+            "the exact gap and (36)": (exact.gap(random.model).item(), is_.gap),
+            "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, is_.a)),
+            "the loss on prompts and (9)": (sampled, squared_errors(random, prompt).mean().item()),
+        },
+        unlike={
+            "the exact loss and (36) with L* as printed": (loss, is_.gap + infimum(start, is_.n))
+        },
+        measure=ratio_error,
+    )
 
 
 @claim(
@@ -85,45 +76,35 @@ def library_losses(start: Instance, random: Instance, prompt: Prompt) -> Cases:
     r"\delta_k^\theta \right\|_2^2 + L^\star",
 )
 def quadratic_loss(scale: Scale) -> Verdict:
-    samples = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
-    start = instance(FEW, 0)
+    samples, start = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000), instance(FEW, 0)
     fitted = start.with_fitted_weights()
-    random = start.with_weights(normal(FEW.heads, FEW.tokens, seed=5))
+    random = start.with_weights(normal(5, FEW.heads, FEW.tokens))
     prompt = start.task.sample(samples, generator=generator(11))
     at_infimum, at_random = (Estimate.of(squared_errors(m, prompt)) for m in (fitted, random))
     printed, true = infimum(start, FEW.shown), infimum(start, FEW.tokens)
     misread = replace(start, task=replace(start.task, tau=FEW.tau**2))
-    stars = z_of(
-        f"|z| of the loss of the best heads on {samples} prompts against L*",
-        at_infimum,
-        {
-            "as printed": printed,
-            "m tau for every token": true,
-            "m tau for no token": infimum(start, 0),
-            "the variance tau^2 of the proof": infimum(misread, FEW.tokens),
-        },
-    )
     is_ = Notation(random)
-    without_noise = (is_.z @ is_.delta).square().sum() / (2 * is_.k)
-    whole = z_of(
-        f"|z| of the loss of random heads on {samples} prompts",
-        at_random,
-        {"(36)": is_.gap + true, "(36) with Z for Z-bar": without_noise.item() + true},
-    )
-    library = library_losses(start, random, prompt)
+    without_noise = (is_.z @ is_.delta).square().sum().item() / (2 * is_.k)
     fewer = replace(start, model=instance(FEW.with_heads(FEW.shown - 1), 0).model)
-    attained = Quantity[Instance](
-        "gap with fitted w relative to that of w = 0",
-        lambda made: made.objective.gap(made.model).item() / Notation(start).gap,
-        SQUARED_ROUNDING,
-    ).of({"H = 6 heads for N = 4": fitted, "H = 3": fewer.with_fitted_weights()})
+
+    def left(made: Instance) -> float:
+        return made.objective.gap(made.model).item() / Notation(start).gap
+
+    on, best = f"on {samples} prompts", "|z| of the loss of the best heads, against L*,"
+    as_printed, none = {"as printed": printed}, {"m tau for no token": infimum(start, 0)}
+    all_noisy = {"m tau for every token": true}
+    squared = {"the variance tau^2 of the proof": infimum(misread, FEW.tokens)}
+    whole, part = {"(36)": is_.gap + true}, {"(36) with Z for Z-bar": without_noise + true}
+    enough, few = {"H = 6 heads for N = 4": fitted}, {"H = 3": fewer.with_fitted_weights()}
+    z, of_random = partial(z_score, at_infimum), partial(z_score, at_random)
+    loss, gap = "|z| of the loss of random heads", "gap with fitted w relative to that of w = 0"
     return Verdict(
-        printed=[stars.check("as printed", unlike="m tau for no token")],
+        printed=checks(f"{best} {on}", SAMPLING, as_printed, unlike=none, measure=z),
         corrected=[
-            stars.check("m tau for every token", unlike="the variance tau^2 of the proof"),
-            whole.check("(36)", unlike="(36) with Z for Z-bar"),
-            attained.check("H = 6 heads for N = 4", unlike="H = 3"),
-            *(library.check(case, unlike=list(library)[-1]) for case in list(library)[:-1]),
+            *checks(f"{best} {on}", SAMPLING, all_noisy, unlike=squared, measure=z),
+            *checks(f"{loss} {on}", SAMPLING, whole, unlike=part, measure=of_random),
+            *checks(gap, SQUARED_ROUNDING, enough, unlike=few, measure=left),
+            *library_losses(start, random, prompt),
         ],
         correction=Correction(
             r"L^\star = \frac{1}{2K} \left[ \sum_{k \le N} (\|z_k\|^2 + m\tau - "
@@ -131,9 +112,8 @@ def quadratic_loss(scale: Scale) -> Verdict:
             r"L^\star = \frac{1}{2K} \sum_{k=1}^K (\|z_k\|^2 + m\tau - r_k^\top G^{-1} r_k),\quad "
             r"G = Z^\top Z + m\tau I,\; r_k = Z^\top z_k + m\tau e_k 1\{k \le N\}",
             "The labels of the tokens that are not shown carry noise as well, E y_k^2 = |z_k|^2 + "
-            "m tau, so the printed L* is (K - N) m tau / 2K below the infimum and the gap to it "
-            "never closes. Also, (33) lacks a Z^T before z_k, without which the dimensions do not "
-            "match, and the proof calls the noise N(0, tau^2 I).",
+            "m tau: the printed L* is (K - N) m tau / 2K below the infimum. Also, (33) lacks a Z^T "
+            "before z_k, and the proof calls the noise N(0, tau^2 I).",
             kind=Kind.CONSTANT,
             counterexample=f"{FEW}: the printed L* is {printed:.5f}, and the infimum, which fitted "
             f"heads attain, {true:.5f} (on prompts {at_infimum}).",
@@ -170,18 +150,15 @@ def reparameterisation(scale: Scale) -> Verdict:
         model.gamma = gamma
         optimizer = torch.optim.SGD(model.parameters(), query_rate)
         train(model, made.objective, optimizer, steps=steps, generator=generator(0))
-        pairs = ((model.q, made.model.q), (gamma * model.w, made.model.w))
-        return max(((one - two).norm() / two.norm()).item() for one, two in pairs)
+        pairs = ((made.model.q, model.q), (made.model.w, gamma * model.w))
+        return max(relative_distance(*pair) for pair in pairs)
 
-    cases = Quantity(
-        f"relative distance of the parameters after {steps} steps", distance, ROUNDING
-    ).of(
-        {
-            "gamma = sqrt(eta_w / eta_Q)": (weight_rate / query_rate) ** 0.5,
-            "gamma = eta_w / eta_Q": weight_rate / query_rate,
-        }
+    name, ratio = (
+        f"relative distance of the parameters after {steps} steps",
+        weight_rate / query_rate,
     )
+    root, square = {"gamma = sqrt(eta_w / eta_Q)": ratio**0.5}, {"gamma = eta_w / eta_Q": ratio}
     return Verdict(
-        [cases.check("gamma = sqrt(eta_w / eta_Q)", unlike="gamma = eta_w / eta_Q")],
+        checks(name, ROUNDING, root, unlike=square, measure=distance),
         settings={"task": made.task, "H": SMALL.heads, "eta_Q": query_rate, "eta_w": weight_rate},
     )

@@ -1,74 +1,45 @@
 """The bounds behind Theorem 1: Lemmas 7, 8 and 9 and Eq. 62 of appendix B.
 
-All are inequalities; what is measured is the largest ratio of their two sides, over random
-parameters and over instances made to come as close as possible.
+Measured over random parameters, and over instances made to come as close as possible.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from innerloop.papers.quantity import INEQUALITY, Quantity
+from innerloop.papers.common import normal
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    Instance,
-    antipodal,
-    instance,
-    normal,
-    one_hot,
-)
-
-T = TypeVar("T")
-Factors = Sequence[float]
-"""Of the terms on the right side of an inequality; 1 each is the inequality as printed."""
-
-
-def inequality(
-    equation: str,
-    over: Sequence[T],
-    ratio: Callable[[T, Factors], float],
-    near_misses: Mapping[str, Factors],
-) -> list[Check]:
-    """The largest ratio of the two sides over everything, as printed and with other factors."""
-    (terms, *_) = map(len, near_misses.values())
-    cases = Quantity[Factors](
-        "largest ratio of the two sides",
-        lambda factors: max(ratio(each, factors) for each in over),
-        INEQUALITY,
-    ).of({equation: [1.0] * terms, **near_misses})
-    return [cases.check(equation, unlike=miss) for miss in near_misses]
+from innerloop.papers.yang2024.settings import SMALL, Instance, antipodal, bounds, instance, one_hot
 
 
 def gradients(made: Instance) -> tuple[Tensor, Tensor]:
     """Of the library's exact loss, in Q and in w."""
-    loss = made.objective.loss(made.model)
-    q, w = torch.autograd.grad(loss, [made.model.q, made.model.w])
+    q, w = torch.autograd.grad(made.objective.loss(made.model), [made.model.q, made.model.w])
     return q, w
+
+
+def largest_weight(made: Instance) -> float:
+    """gamma alpha-bar."""
+    return made.model.w.detach().abs().max().item()
 
 
 def random_instances(count: int) -> list[Instance]:
     """Random heads with weights of very different sizes."""
     return [
         instance(SMALL, seed).with_weights(
-            10 ** (seed % 5 - 3) * normal(SMALL.heads, SMALL.tokens, seed=1000 + seed)
+            10 ** (seed % 5 - 3) * normal(1000 + seed, SMALL.heads, SMALL.tokens)
         )
         for seed in range(count)
     ]
 
 
-def ratio_42(made: Instance, factors: Factors) -> float:
+def ratio_42(made: Instance, factor: float = 1.0) -> float:
     is_ = Notation(made)
-    weights = made.model.w.detach().abs().max().item()  # gamma alpha-bar
-    bound = 2 * math.sqrt(2) * weights * is_.f_max * math.sqrt(is_.gap)
-    return gradients(made)[0].norm(dim=(1, 2)).max().item() / (factors[0] * bound)
+    bound = 2 * math.sqrt(2) * largest_weight(made) * is_.f_max * math.sqrt(is_.gap)
+    return gradients(made)[0].norm(dim=(1, 2)).max().item() / (factor * bound)
 
 
 @claim(
@@ -80,15 +51,14 @@ def ratio_42(made: Instance, factors: Factors) -> float:
 )
 def gradient_bound(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=20, quick=100, paper=1000)
-    steepest = antipodal(1).with_weights(1e-3)
-    over = [steepest, *random_instances(draws)]
+    over = [antipodal(1).with_weights(1e-3), *random_instances(draws)]
     return Verdict(
-        inequality("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
+        bounds("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
-            "Half the constant would do, and no less. The attention weights s_j of unit tokens "
-            "have sum_j s_j |v_j - v| <= 1 around their mean v, where (83) bounds it by 2; two "
-            "opposite tokens with opposite features come to half of the bound.",
+            "Half the constant would do, and no less: the attention weights s_j of unit tokens "
+            "have sum_j s_j |v_j - v| <= 1 around their mean v, where (83) has 2, and two opposite "
+            "tokens with opposite features come to half of the bound.",
             "(56) has z_j where the column of Z-bar is meant.",
         ],
     )
@@ -109,28 +79,27 @@ def pairs(count: int) -> list[Pair]:
     random = [
         moved(
             made,
-            (seed % 3 != 0) * 10.0 ** (seed % 4 - 3) * normal(*made.model.q.shape, seed=seed),
-            (seed % 3 != 1) * 10.0 ** (seed % 5 - 3) * normal(*made.model.w.shape, seed=seed),
+            (seed % 3 != 0) * 10.0 ** (seed % 4 - 3) * normal(seed, *made.model.q.shape),
+            (seed % 3 != 1) * 10.0 ** (seed % 5 - 3) * normal(seed, *made.model.w.shape),
         )
         for seed, made in enumerate(random_instances(count))
     ]
     return [*random, moved(steepest, 1e-3 * torch.outer(v, v), 0), moved(one_hot(0, 0, 0), 0, 1.0)]
 
 
-def ratio_50(pair: Pair, factors: Factors) -> float:
+def ratio_50(pair: Pair, factor: float = 1.0) -> float:
     one, other = map(Notation, pair)
     distance = (pair[0].model.q - pair[1].model.q).detach().norm(dim=(1, 2))  # [heads]
     left = (one.b - other.b).norm(dim=1)  # [tokens, heads]
     # Where Q rests both sides are 0.
-    return (left / (factors[0] * 2 * one.zbar_norm * distance.clamp_min(1e-300))).max().item()
+    return (left / (factor * 2 * one.zbar_norm * distance.clamp_min(1e-300))).max().item()
 
 
-def ratio_51(pair: Pair, factors: Factors) -> float:
+def ratio_51(pair: Pair, first: float = 1.0, last: float = 1.0) -> float:
     (one, other), h = map(Notation, pair), pair[0].model.heads
     (q, w), (q_, w_) = ((made.model.q.detach(), made.model.w.detach()) for made in pair)
-    weights = max(w.abs().max().item(), w_.abs().max().item())  # gamma alpha-bar
-    queries = 2 * math.sqrt(h) * weights * (q - q_).norm()
-    right = factors[0] * queries + factors[1] * math.sqrt(h) * (w - w_).norm(dim=0)  # [tokens]
+    queries = 2 * math.sqrt(h) * max(map(largest_weight, pair)) * (q - q_).norm()
+    right = first * queries + last * math.sqrt(h) * (w - w_).norm(dim=0)  # [tokens]
     return ((one.delta - other.delta).norm(dim=0) / right).max().item()
 
 
@@ -148,8 +117,8 @@ def lipschitz_bounds(scale: Scale) -> Verdict:
     factors = {"0.7 for the 2": [0.35, 1.0], "0.99 times the last term": [1.0, 0.99]}
     return Verdict(
         [
-            *inequality("(50)", over, ratio_50, {"0.7 for the 2": [0.35]}),
-            *inequality("(51)", over, ratio_51, factors),
+            *bounds("(50)", over, ratio_50, {"0.7 for the 2": [0.35]}),
+            *bounds("(51)", over, ratio_51, factors),
         ],
         settings={"sizes": SMALL, "random pairs": draws, "distances": "0.001 to 10 in an entry"},
         remarks=[
@@ -160,14 +129,14 @@ def lipschitz_bounds(scale: Scale) -> Verdict:
     )
 
 
-def ratio_52(made: Instance, factors: Factors) -> float:
+def ratio_52(made: Instance, factor: float = 1.0) -> float:
     is_ = Notation(made)
-    return is_.b.norm(dim=1).max().item() / (factors[0] * is_.zbar_norm)
+    return is_.b.norm(dim=1).max().item() / (factor * is_.zbar_norm)
 
 
-def ratio_53(made: Instance, factors: Factors) -> float:
-    is_, weights = Notation(made), made.model.w.detach().abs().max().item()
-    right = factors[0] * is_.h * weights + factors[1] * norm(is_.a)
+def ratio_53(made: Instance, weights: float = 1.0, target: float = 1.0) -> float:
+    is_ = Notation(made)
+    right = weights * is_.h * largest_weight(made) + target * norm(is_.a)
     return is_.delta.norm(dim=0).max().item() / right
 
 
@@ -185,19 +154,19 @@ def size_bounds(scale: Scale) -> Verdict:
     factors = {"0.99 gamma H alpha-bar": [0.99, 1.0], "0.99 |A|": [1.0, 0.99]}
     return Verdict(
         [
-            *inequality("(52)", over, ratio_52, {"0.99 |Z-bar|": [0.99]}),
-            *inequality("(53)", over, ratio_53, factors),
+            *bounds("(52)", over, ratio_52, {"0.99 |Z-bar|": [0.99]}),
+            *bounds("(53)", over, ratio_53, factors),
         ],
         settings={"sizes": SMALL, "random heads": draws},
         remarks=["Both are tight where all heads attend to the same token alone."],
     )
 
 
-def ratio_62(made: Instance, factors: Factors) -> float:
+def ratio_62(made: Instance, factor: float = 1.0) -> float:
     """With gamma = 1, which multiplies both sides: alpha is then w."""
     is_ = Notation(made)
     bound = is_.zbar_norm * math.sqrt(2 / is_.k * is_.gap)
-    return gradients(made)[1].norm(dim=1).max().item() / (factors[0] * bound)
+    return gradients(made)[1].norm(dim=1).max().item() / (factor * bound)
 
 
 @claim(
@@ -211,11 +180,10 @@ def weight_gradient_bound(scale: Scale) -> Verdict:
     draws = scale.pick(smoke=40, quick=200, paper=2000)
     over = [*random_instances(draws), one_hot(0, 1)]
     return Verdict(
-        inequality("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
+        bounds("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
-            "It is tight where a head attends to one token alone and the residuals of all tokens "
-            "lie along that token's column of Z-bar.",
-            "The display before (62) lacks the partial sign of the gradient.",
+            "Tight where a head attends to one token alone and all residuals lie along that "
+            "token's column of Z-bar. The display before (62) lacks a partial sign.",
         ],
     )

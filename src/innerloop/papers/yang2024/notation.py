@@ -4,58 +4,31 @@ Claims state the printed formulas in these symbols, and compare them with gradie
 descent, sampled prompts or the library's own closed forms.
 """
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from innerloop.papers.common import square_root
+from innerloop.papers.common import identity, square_root
 from innerloop.papers.yang2024.settings import Instance
 
 
-@dataclass(frozen=True)
 class Notation:
-    """Section 3.1 and appendix A; columns are tokens, as in the paper."""
+    """Section 3.1 and appendix A, of an instance as it is now; columns are tokens, as there."""
 
-    made: Instance
-
-    @property
-    def h(self) -> int:
-        return self.made.model.heads
-
-    @property
-    def n(self) -> int:
-        return self.made.task.shown
-
-    @property
-    def m(self) -> int:
-        return self.made.task.features.shape[1]
-
-    @property
-    def k(self) -> int:
-        return len(self.made.task.features)
-
-    @property
-    def noise(self) -> float:
-        return self.m * self.made.task.tau
-
-    @cached_property
-    def all_z(self) -> Tensor:
-        """Z-hat: [features, tokens]."""
-        return self.made.task.features.mT
-
-    @cached_property
-    def z(self) -> Tensor:
-        return self.all_z[:, : self.n]
+    def __init__(self, made: Instance) -> None:
+        self.made = made
+        self.h, self.n = made.model.heads, made.task.shown
+        self.k, self.m = made.task.features.shape
+        self.noise = self.m * made.task.tau
+        self.all_z = made.task.features.mT  # Z-hat: [features, tokens]
+        self.z = self.all_z[:, : self.n]
 
     @cached_property
     def gram(self) -> Tensor:
         """Z^T Z + m tau I."""
-        return self.z.mT @ self.z + self.noise * torch.eye(self.n).to(self.z)
+        return self.z.mT @ self.z + self.noise * identity(self.n)
 
     @cached_property
     def zbar(self) -> Tensor:
@@ -115,11 +88,17 @@ class Notation:
         scale = 4 * self.zbar_norm / (gamma * self.zeta)
         return math.sqrt(2 * self.k) * scale * math.sqrt(self.gap)
 
-    def sigma(self, gamma: float) -> float:
-        """Eq. 44."""
-        return self.zeta * gamma**2 / self.k
-
 
 def norm(matrix: Tensor) -> float:
     """The spectral norm."""
     return torch.linalg.matrix_norm(matrix, 2).item()
+
+
+def ratio_error(pair: tuple[float, float]) -> float:
+    """How far the ratio of two numbers is from 1."""
+    return abs(pair[0] / pair[1] - 1)
+
+
+def relative_distance(exact: Tensor, value: Tensor) -> float:
+    """In the Euclidean norm."""
+    return ((value - exact).norm() / exact.norm()).item()

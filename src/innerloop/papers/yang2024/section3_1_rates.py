@@ -3,41 +3,39 @@
 Starts are paired: the larger dictionary, or the larger transformer, contains the smaller one.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from innerloop import theory
-from innerloop.analysis import Estimate
-from innerloop.papers.quantity import Quantity, at_least
+from innerloop.papers.quantity import at_least, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import FALLS, SMALL, Instance, against, instance, mean_log
+from innerloop.papers.yang2024.settings import FALLS, SMALL, Instance, instance, mean_log, tensor
 
 HEADS = (8, 16, 32, 64, 128)
 TOKENS = (10, 20, 40, 80)
 TARGET = 1e-3
 RATES = "mean log ratio of certified rates of paired starts"
+STEPS = "mean log ratio of steps of w to a thousandth of the gap, to those of 8 heads"
 SUM = at_least(1 - 1e-9, "Weyl's inequality for the least eigenvalue of a sum; 1e-9 is rounding")
 
 
 def part(made: Instance, *, heads: int | None = None, tokens: int | None = None) -> Instance:
     """The first heads, or the first tokens of the dictionary."""
     q, w, task = made.model.q.detach(), made.model.w.detach(), made.task
-    tokens = tokens or len(task.tokens)
     task = replace(task, tokens=task.tokens[:tokens], features=task.features[:tokens])
     return replace(made, task=task).with_weights(w[:heads, :tokens], q[:heads])
 
 
-def certified_rate(made: Instance) -> float:
-    """eta_w zeta_0 / 2K at the least gamma of (15) and the largest eta_Q of (16)."""
-    constants = made.constants()
-    return constants.decrease(constants.rates(constants.least_gamma)[1])
+def certified_rates(over: list[Instance], **kept: int) -> Tensor:
+    """eta_w zeta_0 / 2K at the least gamma of (15) and the largest eta_Q of (16), of parts."""
+    every = [part(made, **kept).constants() for made in over]
+    return tensor(*(c.decrease(c.rates(c.least_gamma)[1]) for c in every))
 
 
 def steps_needed(made: Instance) -> int:
@@ -70,31 +68,17 @@ def gap_left(made: Instance, steps: int) -> float:
     """The share of the gap that gradient descent on Q and w leaves, both at K/(H |Zbar|^2)."""
     is_ = Notation(made)
     rate = is_.k / (is_.h * is_.zbar_norm**2)
-    history = made.descend(steps, query_rate=rate, weight_rate=rate, every=steps)
-    return history["gap"][-1] / history["gap"][0]
+    gaps = made.descend(steps, query_rate=rate, weight_rate=rate, every=steps)["gap"]
+    return gaps[-1] / gaps[0]
 
 
-def sum_ratio(made: Instance, other: Instance, times: float) -> float:
+def sum_ratio(made: Instance, other: Instance) -> float:
     """zeta_0 of both sets of heads together relative to the sum of the library's for each."""
     both = made.with_weights(
         torch.cat([made.model.w, other.model.w]).detach(), torch.cat([made.model.q, other.model.q])
     )
     apart = [theory.softmax.smallest_eigenvalue(m.risk, m.softmaxes()) for m in (made, other)]
-    return Notation(both).zeta / (times * sum(zeta.item() for zeta in apart))
-
-
-RISES = Correction(
-    r"\text{speed decreases as } H \text{ increases}",
-    r"\frac{\eta_w \zeta_0}{2K} \le \frac{\zeta_0}{2\sqrt{2} H \|\bar{Z}\|_2^2},\quad "
-    r"\zeta_0(H + H') \ge \zeta_0(H) + \zeta_0(H')",
-    "In (18) the number of heads enters through eta_w, which falls as 1/H because of L, "
-    "and through zeta_0, the least eigenvalue of a sum over the heads, B_k B_k^T = sum_h "
-    "b_h b_h^T. The least eigenvalue of a sum is no less than the sum of those of its "
-    "parts, so zeta_0 grows at least in proportion to H, and much faster near H = N, where "
-    "it is almost 0: the rate rises until it levels off. This concerns the certified rate "
-    "and Q at rest.",
-    kind=Kind.STATEMENT,
-)
+    return Notation(both).zeta / sum(zeta.item() for zeta in apart)
 
 
 @claim(
@@ -106,56 +90,44 @@ RISES = Correction(
 def rate_against_heads(scale: Scale) -> Verdict:
     starts, seeds, steps = scale.pick(smoke=(60, 2, 50), quick=(50, 5, 500), paper=(200, 10, 3000))
     many = [instance(SMALL.with_heads(HEADS[-1]), seed) for seed in range(starts)]
-    rates = {h: [certified_rate(part(made, heads=h)) for made in many] for h in HEADS}
-
-    def of_pairs(case: tuple[int, int]) -> Estimate:
-        after, before = (rates[h] for h in case)
-        return mean_log([a / b for a, b in zip(after, before, strict=True)])
-
-    certified = Quantity(RATES, of_pairs, FALLS).of(
-        {"128 heads to 8": (128, 8), "16 to 8": (16, 8)}
-    )
-    few = [steps_needed(part(made, heads=8)) for made in many]
-    needed = Quantity[list[Instance]](
-        "mean log ratio of steps of w to a thousandth of the gap, to those of 8 heads",
-        lambda made: mean_log([steps_needed(m) / n for m, n in zip(made, few, strict=True)]),
-        FALLS,
-    ).of(
-        {
-            "128 heads": many,
-            "128 heads, of which 6 are different": [repeated(made, 6) for made in many],
-        }
-    )
+    rates = {h: certified_rates(many, heads=h) for h in (8, 16, 128)}
+    more, some = ({f"{h} heads to 8": rates[h] / rates[8]} for h in (128, 16))
+    certified = checks(RATES, FALLS, more, unlike=some, measure=mean_log)
+    few = tensor(*(steps_needed(part(made, heads=8)) for made in many))
+    six = [repeated(made, 6) for made in many]
+    all_, alike = (mean_log(tensor(*map(steps_needed, over)) / few) for over in (many, six))
+    near_miss = {"128 heads, of which 6 are different": alike}
+    needed = checks(STEPS, FALLS, {"128 heads": all_}, unlike=near_miss)
     halves = [(part(made, heads=2 * h), part(made, heads=h)) for made in many for h in HEADS[:-1]]
     halves += [(repeated(made, 16), repeated(made, 16)) for made in many]
-    sums = Quantity[float](
-        "smallest zeta_0 of two sets of heads relative to the sum of their own",
-        lambda times: min(sum_ratio(*pair, times) for pair in halves),
-        SUM,
-    ).of({"the sum": 1.0, "1.001 times the sum": 1.001})
-    trained = {
-        heads: [gap_left(part(made, heads=heads), steps) for made in many[:seeds]]
-        for heads in (8, 128)
-    }
+    least = min(sum_ratio(*pair) for pair in halves)
+    whole, more_than = {"the sum": least}, {"1.001 times the sum": least / 1.001}
+    sums = checks("smallest zeta_0 of two sets of heads relative to", SUM, whole, unlike=more_than)
+    trained = (
+        ", ".join(f"{gap_left(part(made, heads=h), steps):.3f}" for made in many[:seeds])
+        + f" (H = {h})"
+        for h in (8, 128)
+    )
     return Verdict(
-        printed=[certified.check("128 heads to 8", unlike="16 to 8")],
-        corrected=[
-            *against(sums, "1.001 times the sum"),
-            *against(needed, "128 heads, of which 6 are different"),
-        ],
-        correction=replace(
-            RISES,
+        printed=certified,
+        corrected=[*sums, *needed],
+        correction=Correction(
+            r"\text{speed decreases as } H \text{ increases}",
+            r"\frac{\eta_w \zeta_0}{2K} \le \frac{\zeta_0}{2\sqrt{2} H \|\bar{Z}\|_2^2},\quad "
+            r"\zeta_0(H + H') \ge \zeta_0(H) + \zeta_0(H')",
+            "In (18) eta_w falls as 1/H because of L, but zeta_0 is the least eigenvalue of a sum "
+            "over the heads, no less than the sum of those of its parts: it grows at least in "
+            "proportion to H, and much faster near H = N, where it is almost 0. The rate rises "
+            "until it levels off. This concerns the certified rate and Q at rest.",
+            kind=Kind.STATEMENT,
             counterexample=f"{SMALL.with_heads(0)}: the mean logarithm of the certified rate rises "
-            f"by {certified['128 heads to 8']:.2f} from 8 to 128 heads, that of the steps of w to "
-            f"a thousandth of the gap changes by {needed['128 heads']:.2f}.",
+            f"by {certified[0].measured:.2f} from 8 to 128 heads, that of the steps of w to a "
+            f"thousandth of the gap changes by {needed[0].measured:.2f}.",
         ),
         settings={"sizes": SMALL.with_heads(0), "starts": starts},
         remarks=[
             "Where Q is trained too, both at the rate K / (H |Z-bar|^2), the order depends on the "
-            f"start: the share of the gap left after {steps} steps is "
-            + "; ".join(
-                f"{', '.join(f'{v:.3f}' for v in of)} (H = {h})" for h, of in trained.items()
-            )
+            f"start: the share of the gap left after {steps} steps is {'; '.join(trained)}"
         ],
     )
 
@@ -169,26 +141,14 @@ def rate_against_heads(scale: Scale) -> Verdict:
 def rate_against_tokens(scale: Scale) -> Verdict:
     starts = scale.pick(smoke=100, quick=200, paper=1000)
     large = [instance(replace(SMALL, tokens=TOKENS[-1]), seed) for seed in range(starts)]
-    rates = {k: [certified_rate(part(made, tokens=k)) for made in large] for k in TOKENS}
-    more_heads = [
-        certified_rate(part(made, tokens=TOKENS[0]))
-        / certified_rate(part(made, heads=8, tokens=TOKENS[0]))
-        for made in large
-    ]
-    cases = Quantity[list[float]](RATES, mean_log, FALLS).of(
-        {
-            f"{after} tokens to {before}": [
-                b / a for a, b in zip(rates[before], rates[after], strict=True)
-            ]
-            for before, after in pairwise(TOKENS)
-        }
-        | {"16 heads to 8": more_heads}
-    )
+    rates = {k: certified_rates(large, tokens=k) for k in TOKENS}
+    fewer_heads = certified_rates(large, heads=8, tokens=TOKENS[0])
+    slower = {f"{after} tokens to {k}": rates[after] / rates[k] for k, after in pairwise(TOKENS)}
+    faster = {"16 heads to 8": rates[TOKENS[0]] / fewer_heads}
     return Verdict(
-        against(cases, "16 heads to 8"),
+        checks(RATES, FALLS, slower, unlike=faster, measure=mean_log),
         settings={"sizes": str(SMALL).replace(f"K = {SMALL.tokens}, ", ""), "starts": starts},
         remarks=[
-            "zeta_0 is the least eigenvalue over K tokens, so that it can only fall as tokens are "
-            "added to a dictionary."
+            "zeta_0 is a least eigenvalue over K tokens, and can only fall as some are added."
         ],
     )

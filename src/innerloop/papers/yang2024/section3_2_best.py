@@ -1,19 +1,16 @@
 """The learned prediction and the one called best: section 3.2, Eq. 23 to 25 and the bullets."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import generator
-from innerloop.papers.quantity import Quantity, at_least, at_most, measured
+from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.settings import Instance, Sizes, against, checked, instance
+from innerloop.papers.yang2024.notation import ratio_error
+from innerloop.papers.yang2024.settings import Instance, Sizes, instance
 
 M, TAU = 6, 0.3
 LENGTHS = (2, 4, 5, 7, 9, 12)
@@ -31,27 +28,13 @@ def dictionary(shown: int) -> Instance:
 
 
 def ridge(made: Instance, penalty: float) -> Tensor:
+    """Repeats the shown labels and answers the others by ridge regression on the features."""
     return theory.softmax.ridge_matrix(made.task.features, made.task.shown, penalty)
 
 
 def relative_loss(made: Instance, penalty: float, to: float) -> float:
-    """How much higher the loss is with this penalty than with the other, relative to it."""
-    return loss_75(made, ridge(made, penalty)) / loss_75(made, ridge(made, to)) - 1
-
-
-PENALTY = Correction(
-    r"\hat{y}^{\mathrm{best}}:\; \text{penalty } N\tau",
-    r"\hat{y}^{\mathrm{best}} = \hat{y}^\star:\; \text{penalty } m\tau,\quad "
-    r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}_{N\tau}\|^2 = "
-    r"2 (L(\hat{y}_{N\tau}) - L^\star) \ge 0",
-    "The learned predictor minimises the population loss over all predictors linear in the "
-    "labels, so none of them is better on average over the training distribution. The "
-    "label noise lambda^T eps has the variance tau E|lambda|^2 = m tau, which is the "
-    "penalty that (20) has; N tau in (25) comes from adding noise once more to features "
-    "of known labels. The distance to y^best therefore measures how much worse y^best is, "
-    "and is zero at N = m because the two penalties are then equal.",
-    kind=Kind.STATEMENT,
-)
+    """How much higher the loss is with this penalty than with the other, both in tau."""
+    return loss_75(made, ridge(made, penalty * TAU)) / loss_75(made, ridge(made, to * TAU)) - 1
 
 
 @claim(
@@ -63,29 +46,17 @@ PENALTY = Correction(
 )
 def best_prediction(scale: Scale) -> Verdict:
     made = {shown: dictionary(shown) for shown in LENGTHS}
-    excess = {n: relative_loss(each, n * TAU, M * TAU) for n, each in made.items()}
+    excess = {n: relative_loss(each, n, M) for n, each in made.items()}
     worst = max(excess, key=lambda n: excess[n])
-    printed = measured(
-        "largest relative excess of the loss over that of the learned predictor",
-        NO_EXCESS,
-        {
-            "y^best": excess[worst],
-            "penalty 2 N tau": max(relative_loss(made[n], 2 * n * TAU, M * TAU) for n in made),
-        },
-    )
 
-    def least_rival(centre: float | None) -> float:
+    def least_rival(centre: int | None) -> float:
         """The lowest relative change of the loss over 41 penalties around m tau, or N tau."""
         return min(
-            relative_loss(each, factor * at * TAU, at * TAU)
+            relative_loss(each, factor * at, at)
             for n, each in made.items()
-            for at in [n if centre is None else centre]
+            for at in [centre or n]
             for factor in torch.logspace(-1, 1, 41).tolist()
         )
-
-    rivals = Quantity(
-        "lowest relative change of the loss over 41 penalties", least_rival, NO_RIVAL
-    ).of({"around m tau": M, "around N tau": None})
 
     def identity_error(sign: int) -> float:
         """Of E (1/K) |y* - y^best|^2 = 2 (L(y^best) - L(y*)), or of its negative."""
@@ -93,37 +64,36 @@ def best_prediction(scale: Scale) -> Verdict:
         for n, each in made.items():
             learned, best = ridge(each, M * TAU), ridge(each, n * TAU)
             gain = 2 * sign * (loss_75(each, best) - loss_75(each, learned))
-            errors.append(abs(gain / each.risk.distance(learned, best).item() - 1))
+            errors.append(ratio_error((gain, each.risk.distance(learned, best).item())))
         return max(errors)
 
-    identity = Quantity(
-        "largest relative error of E (1/K) |y* - y^best|^2", identity_error, DIFFERENCE
-    ).of({"2 (L(y^best) - L*)": 1, "2 (L* - L(y^best))": -1})
+    over = "largest relative excess of the loss over that of the learned predictor"
+    doubled = {"penalty 2 N tau": max(relative_loss(each, 2 * n, M) for n, each in made.items())}
+    change = "lowest relative change of the loss over 41 penalties"
+    of_m, of_n = {"around m tau": M}, {"around N tau": None}
+    error = "largest relative error of E (1/K) |y* - y^best|^2"
+    gain, loss = {"2 (L(y^best) - L*)": 1}, {"2 (L* - L(y^best))": -1}
     return Verdict(
-        printed=against(printed, "penalty 2 N tau"),
+        printed=checks(over, NO_EXCESS, {"y^best": excess[worst]}, unlike=doubled),
         corrected=[
-            *against(rivals, "around N tau"),
-            *against(identity, "2 (L* - L(y^best))"),
+            *checks(change, NO_RIVAL, of_m, unlike=of_n, measure=least_rival),
+            *checks(error, DIFFERENCE, gain, unlike=loss, measure=identity_error),
         ],
-        correction=replace(
-            PENALTY,
+        correction=Correction(
+            r"\hat{y}^{\mathrm{best}}:\; \text{penalty } N\tau",
+            r"\hat{y}^{\mathrm{best}} = \hat{y}^\star:\; \text{penalty } m\tau,\quad "
+            r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}_{N\tau}\|^2 = "
+            r"2 (L(\hat{y}_{N\tau}) - L^\star) \ge 0",
+            "The learned predictor minimises the population loss over all predictors linear in the "
+            "labels: its penalty is the variance of the label noise, tau E|lambda|^2 = m tau. "
+            "N tau in (25) comes from adding noise once more to features of known labels. The "
+            "distance to y^best measures how much worse y^best is, and is zero at N = m.",
+            kind=Kind.STATEMENT,
             counterexample=f"m = {M}, tau = {TAU}, N = {worst}: the loss of y^best is "
             f"{excess[worst]:.2%} above that of the learned predictor.",
         ),
         settings={"task": made[worst].task, "N": ", ".join(map(str, LENGTHS))},
     )
-
-
-NEITHER = Correction(
-    r"N < m:\; \text{underfits},\qquad N > m:\; \text{overfits}",
-    r"\text{neither, for any } N",
-    "The norms compare as stated, since more penalty shortens lambda. But underfitting "
-    "would gain from less penalty, and overfitting from more; on average over the "
-    "training distribution the learned predictor loses by either, for every N, because its "
-    "penalty m tau is the variance of the label noise. It is (25) that has too little "
-    "penalty for N < m and too much for N > m; see ybest.",
-    kind=Kind.STATEMENT,
-)
 
 
 @claim(
@@ -148,35 +118,35 @@ def under_and_overfitting(scale: Scale) -> Verdict:
         )
         return learned / stated
 
-    shorter = {"N = 5": norms(fewer).max(), "N = 7": norms(more).max()}
-    longer = {"N = 7": norms(more).min(), "N = 5": norms(fewer).min()}
+    short, long = {"N = 5": norms(fewer)}, {"N = 7": norms(more)}
     norm_checks = [
-        *checked("largest |lambda| / |lambda_tau|", SHORTER, shorter, unlike="N = 7"),
-        *checked("smallest |lambda| / |lambda_tau|", LONGER, longer, unlike="N = 5"),
+        *checks("largest |lambda| / |lambda_tau|", SHORTER, short, unlike=long, measure=torch.max),
+        *checks("smallest |lambda| / |lambda_tau|", LONGER, long, unlike=short, measure=torch.min),
     ]
+    change, times = "relative change of the loss", "times the penalty"
     # A hundredth of the way that under- or overfitting would ask for, and the other way.
-    asked, other = (
-        {
-            f"N = {made.task.shown}, {factor:g} times the penalty": relative_loss(
-                made, factor * M * TAU, M * TAU
-            )
-            for made, factor in pairs
-        }
-        for pairs in (((fewer, 0.99), (more, 1.01)), ((fewer, 1.01), (more, 0.99)))
-    )
-    change, less, more_ = "relative change of the loss", *asked.values()
-    wrong_way, from_n_tau = next(iter(other)), "N = 5, 1.01 times the penalty N tau"
-    gains = {**asked, wrong_way: other[wrong_way]}
-    rival = {from_n_tau: relative_loss(fewer, 1.01 * (M - 1) * TAU, (M - 1) * TAU)}
-    minimum = {**asked, **other, **rival}
+    asked = {
+        f"N = 5, 0.99 {times}": relative_loss(fewer, 0.99 * M, M),
+        f"N = 7, 1.01 {times}": relative_loss(more, 1.01 * M, M),
+    }
+    wrong_way = {f"N = 5, 1.01 {times}": relative_loss(fewer, 1.01 * M, M)}
+    every = {**asked, **wrong_way, f"N = 7, 0.99 {times}": relative_loss(more, 0.99 * M, M)}
+    rival = {f"N = 5, 1.01 {times} N tau": relative_loss(fewer, 1.01 * (M - 1), M - 1)}
+    less, greater = asked.values()
     return Verdict(
-        printed=[*norm_checks, *checked(change, GAINS, gains, unlike=wrong_way)],
-        corrected=[*norm_checks, *checked(change, NO_RIVAL, minimum, unlike=from_n_tau)],
-        correction=replace(
-            NEITHER,
+        printed=[*norm_checks, *checks(change, GAINS, asked, unlike=wrong_way)],
+        corrected=[*norm_checks, *checks(change, NO_RIVAL, every, unlike=rival)],
+        correction=Correction(
+            r"N < m:\; \text{underfits},\qquad N > m:\; \text{overfits}",
+            r"\text{neither, for any } N",
+            "The norms compare as stated. But underfitting would gain from less penalty, and "
+            "overfitting from more, and the learned predictor loses by either, for every N: its "
+            "penalty m tau is the variance of the label noise. It is (25) that has too little "
+            "penalty for N < m and too much for N > m; see ybest.",
+            kind=Kind.STATEMENT,
             counterexample=f"m = {M}, tau = {TAU}: with N = {M - 1} a hundredth less penalty "
             f"raises the loss by {less:.1e} of it, with N = {M + 1} a hundredth more by "
-            f"{more_:.1e}.",
+            f"{greater:.1e}.",
         ),
         settings={"task": fewer.task, "N": f"{M - 1} and {M + 1}", "prompts": prompts},
         remarks=[

@@ -1,7 +1,6 @@
 """Section 3.3: the labels without noise (Eq. 26), and why one head is not enough."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from itertools import product
 
 import torch
@@ -9,16 +8,18 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import ROUNDING, Quantity, at_least, at_most
+from innerloop.papers.common import generator, identity, normal
+from innerloop.papers.quantity import ROUNDING, at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation
-from innerloop.papers.yang2024.settings import SMALL, Instance, Sizes, instance, normal
+from innerloop.papers.yang2024.notation import Notation, ratio_error, relative_distance
+from innerloop.papers.yang2024.settings import SMALL, Instance, instance
 from innerloop.tasks import DictionaryRegression
 from innerloop.training import train
 
 FLOOR = at_least(1 - 1e-9, "the floor is a lower bound; 1e-9 is rounding of least squares")
+POSITIVE = at_least(1e-9, "a floor at 0 would be rounding, 1e-16 squared; this is far above")
+LEAST_SQUARES = at_most(1e-9, "rounding of least squares")
 
 
 @claim(
@@ -28,29 +29,22 @@ FLOOR = at_least(1 - 1e-9, "the floor is a lower bound; 1e-9 is rounding of leas
     formula=r"\tau = 0,\; N \ge m:\quad y_k = \langle y, Z^\dagger \hat{Z}_{:,k} \rangle",
 )
 def noiseless(scale: Scale) -> Verdict:
-    tokens, features = normal(12, 3, seed=1), normal(12, 4, seed=0)
+    tokens, features = normal(1, 12, 3), normal(0, 12, 4)
 
-    def error(case: tuple[int, bool]) -> float:
-        shown, library = case
-        task = DictionaryRegression(tokens, features, shown, 0.0)
+    def printed(shown: int) -> Tensor:
+        return torch.linalg.pinv(features[:shown].mT) @ features.mT
+
+    def error(matrix: Tensor) -> float:
+        task = DictionaryRegression(tokens, features, len(matrix), 0.0)
         prompt = task.sample(50, generator=generator(2))
-        matrix = torch.linalg.pinv(features[:shown].mT) @ features.mT
-        if library:
-            matrix = theory.softmax.DictionaryRisk.of(features, shown, 0.0).optimum
-        return ((prompt.y @ matrix - prompt.y_query).norm() / prompt.y_query.norm()).item()
+        return relative_distance(prompt.y_query, prompt.y @ matrix)
 
-    cases = Quantity("relative error of the labels, m = 4", error, ROUNDING).of(
-        {
-            "N = 4": (4, False),
-            "N = 7": (7, False),
-            "N = 7, the library's optimum": (7, True),
-            "N = 3": (3, False),
-        }
-    )
-    projection = torch.linalg.pinv(features[:7].mT) @ features[:7].mT
-    away = (projection - torch.eye(7, dtype=DTYPE)).norm().item()
+    library = theory.softmax.DictionaryRisk.of(features, 7, 0.0).optimum
+    away = (printed(7)[:, :7] - identity(7)).norm().item()
+    right = {"N = 4": printed(4), "N = 7": printed(7), "N = 7, the library's optimum": library}
+    name, wrong = "relative error of the labels, m = 4", {"N = 3": printed(3)}
     return Verdict(
-        [cases.check(case, unlike="N = 3") for case in list(cases)[:-1]],
+        checks(name, ROUNDING, right, unlike=wrong, measure=error),
         settings={"m": 4, "K": 12},
         remarks=[
             "Section 3.3 adds that A becomes Z^+ Zhat. As tau -> 0 it does so only on the queries: "
@@ -68,35 +62,23 @@ def nearest_of_one_sign(made: Instance) -> Tensor:
     is_ = Notation(made)
     best = torch.zeros_like(is_.a)
     least = (is_.zbar @ is_.a).square().sum(0)
-    for used in product((False, True), repeat=is_.n):
-        columns = torch.tensor(used)
-        if not columns.any():
-            continue
-        tried = torch.zeros_like(best)
+    for used in list(product((False, True), repeat=is_.n))[1:]:
+        columns, tried = torch.tensor(used), torch.zeros_like(best)
         tried[columns] = torch.linalg.lstsq(is_.zbar[:, columns], is_.zbar @ is_.a).solution
         distance = (is_.zbar @ (tried - is_.a)).square().sum(0)
-        one_sign = (tried >= 0).all(0) | (tried <= 0).all(0)
-        better = one_sign & (distance < least)
+        better = ((tried >= 0).all(0) | (tried <= 0).all(0)) & (distance < least)
         best[:, better], least = tried[:, better], torch.where(better, distance, least)
     return best
 
 
-def one_head_of(made: Instance) -> Instance:
-    """One head that attends as told, where d = K orthonormal tokens allow every softmax."""
-    wanted, v = nearest_of_one_sign(made), made.task.tokens
-    logits = torch.zeros(len(v), len(v), dtype=DTYPE)
-    logits[: made.task.shown] = (wanted.abs() + 1e-9).log()
-    weights = wanted.sum(0, keepdim=True)
-    return made.with_weights(weights, (v.mT @ logits @ v)[None])
-
-
-def orthonormal(sizes: Sizes) -> Instance:
-    made = instance(sizes, 0)
-    rotation = torch.linalg.qr(normal(sizes.tokens, sizes.tokens, seed=3)).Q
-    task = DictionaryRegression(rotation, made.task.features, sizes.shown, sizes.tau)
-    return Instance(
-        task, DictionaryAttention.gaussian(1, sizes.tokens, sizes.tokens, generator=generator(0))
-    )
+def best_softmaxes() -> Instance:
+    """One head at its floor: d = K orthonormal tokens allow every softmax."""
+    v = torch.linalg.qr(normal(3, SMALL.tokens, SMALL.tokens)).Q
+    task = replace(instance(SMALL, 0).task, tokens=v)
+    free = Instance(task, DictionaryAttention(torch.zeros_like(v)[None], torch.zeros_like(v)[:1]))
+    wanted, logits = nearest_of_one_sign(free), torch.zeros_like(v)
+    logits[: task.shown] = (wanted.abs() + 1e-9).log()
+    return free.with_weights(wanted.sum(0, keepdim=True), (v.mT @ logits @ v)[None])
 
 
 def trained_one_layer(task: DictionaryRegression, heads: int, seed: int, steps: int) -> float:
@@ -117,52 +99,39 @@ def trained_one_layer(task: DictionaryRegression, heads: int, seed: int, steps: 
 )
 def one_head(scale: Scale) -> Verdict:
     steps, starts = scale.pick(smoke=(300, 2), quick=(1000, 3), paper=(10_000, 10))
-    free, made = orthonormal(SMALL), instance(SMALL.with_heads(1), 0)
-    floor = theory.softmax.one_head_floor(made.risk)
-    is_ = Notation(made)
+    best, made = best_softmaxes(), instance(SMALL.with_heads(1), 0)
+    all_shown = instance(replace(SMALL, tokens=SMALL.shown, heads=1), 0)
+    is_, floor = Notation(made), theory.softmax.one_head_floor(made.risk)
+    attained = Notation(best).gap / theory.softmax.one_head_floor(best.risk)
 
-    def by_hand(each: Instance, matrix: Tensor) -> float:
-        here = Notation(each)
-        return (here.zbar @ (matrix - here.a)).square().sum().item() / (2 * here.k)
+    def error(matrix: Tensor) -> float:
+        by_hand = (is_.zbar @ (matrix - is_.a)).square().sum().item() / (2 * is_.k)
+        return ratio_error((floor, by_hand))
 
-    exact = Quantity[Tensor](
-        "relative distance of the library's floor from that of all sets of entries",
-        lambda matrix: abs(floor / by_hand(made, matrix) - 1),
-        at_most(1e-9, "rounding of least squares"),
-    ).of(
-        {
-            "weights of one sign": nearest_of_one_sign(made),
-            "A with its negative entries cut off": is_.a.clamp_min(0),
-        }
-    )
-    all_shown = instance(Sizes(SMALL.d, SMALL.features, SMALL.shown, SMALL.shown, SMALL.tau, 1), 0)
-    positive = Quantity[Instance](
-        "floor of one head relative to the gap at w = 0",
-        lambda each: theory.softmax.one_head_floor(each.risk) / Notation(each).gap,
-        at_least(1e-9, "a floor at 0 would be rounding, 1e-16 squared; this is far above"),
-    ).of({"K = 20, N = 5": made, "K = N, where A = I has one sign": all_shown})
-    attained = Notation(one_head_of(free)).gap / theory.softmax.one_head_floor(free.risk)
     single, several = (
         [trained_one_layer(made.task, heads, seed, steps) for seed in range(starts)]
         for heads in (1, 4)
     )
-    gaps = Quantity[float]("lowest gap relative to the floor of one head", float, FLOOR).of(
-        {
-            "one head, trained": min(single) / floor,
-            "one head, the best softmaxes on orthonormal tokens": attained,
-            "one head, the best softmaxes, 1.01 times the floor": attained / 1.01,
-            "four heads, trained": min(several) / floor,
-        }
+    exact = "relative distance of the library's floor from that of"
+    one_sign = {"weights of one sign, all sets of entries": nearest_of_one_sign(made)}
+    cut_off = {"A with its negative entries cut off": is_.a.clamp_min(0)}
+    some, every = (
+        {name: theory.softmax.one_head_floor(each.risk) / Notation(each).gap}
+        for name, each in (("N = 5, K = 20", made), ("N = K, where A = I has one sign", all_shown))
     )
+    gaps = {
+        "one head, trained": min(single) / floor,
+        "one head, the best softmaxes on orthonormal tokens": attained,
+    }
+    near_misses = {
+        "four heads, trained": min(several) / floor,
+        "one head, the best softmaxes, 1.01 times the floor": attained / 1.01,
+    }
     return Verdict(
         [
-            positive.check("K = 20, N = 5", unlike="K = N, where A = I has one sign"),
-            exact.check("weights of one sign", unlike="A with its negative entries cut off"),
-            gaps.check("one head, trained", unlike="four heads, trained"),
-            gaps.check(
-                "one head, the best softmaxes on orthonormal tokens",
-                unlike="one head, the best softmaxes, 1.01 times the floor",
-            ),
+            *checks("floor relative to the gap at w = 0", POSITIVE, some, unlike=every),
+            *checks(exact, LEAST_SQUARES, one_sign, unlike=cut_off, measure=error),
+            *checks("lowest gap relative to the floor", FLOOR, gaps, unlike=near_misses),
         ],
         settings={
             "task": made.task,
@@ -171,7 +140,6 @@ def one_head(scale: Scale) -> Verdict:
             "trained gaps of one head": ", ".join(f"{gap:.3f}" for gap in single),
         },
         remarks=[
-            "All tokens share one Q, so that the floor need not be reached; on orthonormal tokens, "
-            "as many as dimensions, it is, to any precision."
+            "All tokens share one Q: only orthonormal tokens reach the floor to any precision."
         ],
     )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
-from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import Cases, Measured, Tolerance, at_most, measured
+from innerloop.papers.common import DTYPE, generator, normal
+from innerloop.papers.quantity import INEQUALITY, at_most, checks
 from innerloop.papers.verdict import Check
 from innerloop.papers.yang2024.half_loss import ExactHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
-from innerloop.training import History, train
+from innerloop.training import History, Metric, train
 
 SQUARED_ROUNDING = at_most(
     1e-20, "equal to float64 rounding, 1e-16 a number, where squares are compared"
@@ -49,41 +50,41 @@ class Sizes:
 
 SMALL = Sizes(8, 6, 5, 20, 0.05, 16)
 """Where training takes a second; the paper leaves sizes open outside its figures."""
-TINY = (
-    Sizes(2, 2, 2, 4, 0.5, 4),
-    Sizes(2, 2, 2, 4, 0.5, 16),
-    Sizes(3, 3, 3, 6, 0.5, 12),
-)
+TINY = (Sizes(2, 2, 2, 4, 0.5, 4), Sizes(2, 2, 2, 4, 0.5, 16), Sizes(3, 3, 3, 6, 0.5, 12))
 """Where the rate of Theorem 1 is large enough to be seen: it falls quickly with N."""
 FULL = Sizes(100, 20, 30, 200, 0.01, 64)
 """Section 4, Figures 2 and 4; tau is that of Figure 3, since it is not given for these."""
 OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
 """N(1, 4 I), the second test set of section 4."""
+Cell = float | int | str
+Rows = dict[str, list[Cell]]
+"""A table as it grows."""
 
 
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=generator(seed), dtype=DTYPE)
+def add(rows: Rows, row: Mapping[str, Cell]) -> None:
+    for name, value in row.items():
+        rows.setdefault(name, []).append(value)
 
 
 def tensor(*values: Any) -> Tensor:
     return torch.tensor(values, dtype=DTYPE)
 
 
-def mean_log(ratios: list[float]) -> Estimate:
-    """The mean logarithm of ratios that are independent of each other, with its error."""
-    return Estimate.of(tensor(*ratios).log())
-
-
-def against(cases: Cases, near_miss: str) -> list[Check]:
-    """Every other case must pass, and this one must not."""
-    return [cases.check(case, unlike=near_miss) for case in cases if case != near_miss]
-
-
-def checked(
-    name: str, tolerance: Tolerance, values: Mapping[str, Measured], *, unlike: str
+def bounds(
+    equation: str, over: Sequence[Any], ratio: Callable[..., float], near: Mapping[str, list[float]]
 ) -> list[Check]:
-    """The same where the numbers are there already."""
-    return against(measured(name, tolerance, values), unlike)
+    """The largest ratio of the two sides, as printed and, for near misses, with factors."""
+
+    def largest(factors: list[float]) -> float:
+        return max(ratio(each, *factors) for each in over)
+
+    name, printed = "largest ratio of the two sides", {equation: list[float]()}
+    return checks(name, INEQUALITY, printed, unlike=near, measure=largest)
+
+
+def mean_log(ratios: ArrayLike | Tensor) -> Estimate:
+    """The mean logarithm of ratios that are independent of each other, with its error."""
+    return Estimate.of(torch.as_tensor(ratios, dtype=DTYPE).log())
 
 
 @dataclass(frozen=True)
@@ -127,42 +128,27 @@ class Instance:
         return self.with_weights(solution.squeeze(-1).mT)
 
     def descend(
-        self,
-        steps: int,
-        *,
-        query_rate: float,
-        weight_rate: float,
-        every: int = 1,
-        metrics: dict[str, Callable[[Any], Any]] | None = None,
+        self, steps: int, query_rate: float, weight_rate: float, every: int = 1, **metrics: Metric
     ) -> History:
         """Gradient descent (Eq. 10) on the exact loss; the history has the gap of every record."""
-        objective = self.objective
-        gap = {"gap": lambda model: objective.gap(model).item()}
         return train(
             self.model,
-            objective,
+            self.objective,
             two_rates(self.model, query_rate=query_rate, weight_rate=weight_rate),
             steps=steps,
             generator=generator(0),  # nothing is sampled
             every=every,
-            metrics=gap | (metrics or {}),
+            metrics={"gap": lambda model: self.objective.gap(model).item(), **metrics},
         )
 
 
 def instance(sizes: Sizes, seed: int, *, unit: bool = True) -> Instance:
     """Gaussian features, tokens of norm 1 (or Gaussian), Q standard normal, w = 0."""
-    source = generator(seed)
+    source, s = generator(seed), sizes
     task = DictionaryRegression.gaussian(
-        sizes.d,
-        sizes.features,
-        sizes.tokens,
-        sizes.shown,
-        sizes.tau,
-        generator=source,
-        unit=unit,
+        s.d, s.features, s.tokens, s.shown, s.tau, generator=source, unit=unit
     )
-    model = DictionaryAttention.gaussian(sizes.heads, sizes.d, sizes.tokens, generator=source)
-    return Instance(task, model)
+    return Instance(task, DictionaryAttention.gaussian(s.heads, s.d, s.tokens, generator=source))
 
 
 def antipodal(heads: int, *, tau: float = 1e-8) -> Instance:
@@ -180,7 +166,7 @@ def one_hot(*attended: int) -> Instance:
 
     One query's label is far larger than all others, so that the residuals have one direction.
     """
-    tokens = torch.nn.functional.normalize(normal(4, 3, seed=0) + 3, dim=1)
+    tokens = torch.nn.functional.normalize(normal(0, 4, 3) + 3, dim=1)
     features = tensor([0.1, 0.0], [0.0, 0.1], [1e4, 0.0], [1.0, -2.0])
     towards = 1e4 * torch.outer(tokens[0] - tokens[1], torch.ones(3, dtype=DTYPE))
     q = torch.stack([(-1) ** token * towards for token in attended])

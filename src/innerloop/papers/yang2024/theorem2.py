@@ -1,7 +1,5 @@
 """What is learned: Theorem 2, and Eq. 68 and 69 of its proof."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -11,33 +9,18 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.papers.common import DTYPE, generator
-from innerloop.papers.quantity import (
-    INEQUALITY,
-    ROUNDING,
-    SAMPLING,
-    Cases,
-    Quantity,
-    at_most,
-    measured,
-)
+from innerloop.papers.common import generator, identity, normal
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, SAMPLING, at_most, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import (
-    SMALL,
-    TINY,
-    Instance,
-    against,
-    instance,
-    normal,
-    one_hot,
-)
+from innerloop.papers.verdict import Check, Scale, Verdict
+from innerloop.papers.yang2024.notation import Notation, norm, relative_distance
+from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, instance, one_hot
 from innerloop.papers.yang2024.theorem1 import Certified, certified, fastest_start
 from innerloop.tasks import SphericalCoefficients
 
 RADIUS, PRECISION, FAILURE = 3.0, 1e-9, 0.1
 """B, epsilon and delta."""
+NEXT = at_most(1, "the next whole number")
 
 
 def deviation(n: int, delta: float, times: float = 1.0) -> float:
@@ -59,32 +42,40 @@ def steps_21(made: Instance, rates: Certified) -> float:
     return math.log(ratio) / math.log(1 / (1 - rates.decrease))
 
 
-def learned_is_ridge(made: Instance) -> Cases:
+def library_steps(made: Instance, rates: Certified) -> int:
+    asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
+    features = made.task.features[: made.task.shown]
+    return theory.softmax.iterations(made.constants(), rates.decrease, features=features, **asked)
+
+
+def learned_is_ridge(made: Instance) -> list[Check]:
     """A^T y for arbitrary y against (22), with (20) by least squares on m more rows."""
-    is_, labels = Notation(made), normal(50, made.task.shown, seed=1)
+    is_, labels = Notation(made), normal(1, 50, made.task.shown)
 
     def distance(case: tuple[Tensor, float]) -> float:
         matrix, penalty = case
-        rows = torch.cat([is_.z.mT, penalty**0.5 * torch.eye(is_.m, dtype=DTYPE)])
+        rows = torch.cat([is_.z.mT, penalty**0.5 * identity(is_.m)])
         padded = torch.nn.functional.pad(labels, (0, is_.m))
         coefficients = torch.linalg.lstsq(rows, padded.mT).solution.mT
         stated = torch.cat([labels, coefficients @ is_.all_z[:, is_.n :]], dim=1)
-        return ((labels @ matrix - stated).norm() / stated.norm()).item()
+        return relative_distance(stated, labels @ matrix)
 
-    features, tau = made.task.features, made.task.tau
-    ridge = theory.softmax.ridge_matrix(features, is_.n, is_.noise)
-    return Quantity("relative distance from (22) for arbitrary y", distance, ROUNDING).of(
+    ridge = theory.softmax.ridge_matrix(made.task.features, is_.n, is_.noise)
+    return checks(
+        "relative distance from (22) for arbitrary y",
+        ROUNDING,
         {
             "A of (34)": (is_.a, is_.noise),
             "the library's optimum": (made.risk.optimum, is_.noise),
             "the library's ridge regression": (ridge, is_.noise),
-            "A of (34), penalty N tau": (is_.a, is_.n * tau),
-        }
+        },
+        unlike={"A of (34), penalty N tau": (is_.a, is_.n * made.task.tau)},
+        measure=distance,
     )
 
 
-def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> dict[str, Estimate]:
-    """The share of prompts with |lambda| = B beyond the precision, after T steps and a fifth."""
+def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> list[Estimate]:
+    """The share of prompts with |lambda| = B beyond the precision, after T/5 steps and after T."""
     target = Notation(made).a
     task = replace(made.task, coefficients=SphericalCoefficients(RADIUS))
     prompt = task.sample(prompts, generator=generator(2))
@@ -94,19 +85,10 @@ def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> d
         return (error.square().mean(1) / 2 > PRECISION).double().mean().item()
 
     fifth = math.ceil(steps / 5)
-    history = made.descend(
-        5 * fifth,
-        query_rate=rates.query_rate,
-        weight_rate=rates.weight_rate,
-        every=fifth,
-        metrics={"late": late},
-    )
-    shares = dict(zip(history["step"], history["late"], strict=True))
+    history = made.descend(5 * fifth, rates.query_rate, rates.weight_rate, every=fifth, late=late)
     error = math.sqrt(FAILURE * (1 - FAILURE) / prompts)  # of a share at the tolerance
-    return {
-        "T steps": Estimate(shares[5 * fifth], error, prompts),
-        "T/5 steps": Estimate(shares[fifth], error, prompts),
-    }
+    at = dict(zip(history["step"], history["late"], strict=True))
+    return [Estimate(at[step], error, prompts) for step in (fifth, 5 * fifth)]
 
 
 @claim(
@@ -126,52 +108,30 @@ def inference(scale: Scale) -> Verdict:
         "random start": (instance(TINY[0], fastest_start(TINY[0])), 1.0),
         "one-hot heads": (one_hot(0, 1), 0.25),
     }
-    shares: dict[str, Estimate] = {}
-    counts: dict[str, tuple[int, float]] = {}
+    after, counts = dict[str, list[Estimate]](), dict[str, tuple[int, float]]()
     for name, (made, share) in starts.items():
-        rates, steps = certified(made, share=share), steps_21(made, certified(made, share=share))
-        library = theory.softmax.iterations(
-            made.constants(),
-            rates.decrease,
-            precision=PRECISION,
-            failure=FAILURE,
-            radius=RADIUS,
-            tau=made.task.tau,
-            features=made.task.features[: made.task.shown],
-        )
-        counts[name] = (library, steps)
-        counts["(21) without B^2"] = (
-            library,
-            steps + 2 * math.log(RADIUS) / math.log1p(-rates.decrease),
-        )
-        late = late_shares(made, rates, math.ceil(steps), prompts)
-        shares |= {f"{name}, after {when}": value for when, value in late.items()}
-    counted = Quantity[tuple[int, float]](
-        "distance of the library's T from (21)",
-        lambda pair: abs(pair[0] - pair[1]),
-        at_most(1, "the next whole number"),
-    ).of(counts)
-    within = measured(
-        f"share of {prompts} prompts with |lambda| = {RADIUS:g} beyond epsilon",
-        at_most(FAILURE, "delta of the theorem"),
-        shares,
-    )
-    sharp = "one-hot heads, after T/5 steps"
+        rates = certified(made, share=share)
+        steps = steps_21(made, rates)
+        counts[name] = (library_steps(made, rates), steps)
+        without_radius = steps + 2 * math.log(RADIUS) / math.log1p(-rates.decrease)
+        after[name] = late_shares(made, rates, math.ceil(steps), prompts)
+    beyond = f"share of {prompts} prompts with |lambda| = {RADIUS:g} beyond epsilon"
+    late = {f"{name}, after T steps": shares[1] for name, shares in after.items()}
+    too_late = {"one-hot heads, after T/5 steps": after["one-hot heads"][0]}
+    off = {name: abs(library - steps) for name, (library, steps) in counts.items()}
+    wrong = {"(21) without B^2": abs(counts["one-hot heads"][0] - without_radius)}
     return Verdict(
         [
-            *against(learned_is_ridge(instance(SMALL, 0)), "A of (34), penalty N tau"),
-            *(within.check(f"{name}, after T steps", unlike=sharp) for name in starts),
-            *against(counted, "(21) without B^2"),
+            *learned_is_ridge(instance(SMALL, 0)),
+            *checks(beyond, at_most(FAILURE, "delta"), late, unlike=too_late),
+            *checks("distance of the library's T from (21)", NEXT, off, unlike=wrong),
         ],
         settings={
             "random start": f"{TINY[0]}: of 20 the one with the largest certified rate",
             "epsilon, delta, B": f"{PRECISION:g}, {FAILURE:g}, {RADIUS:g}",
-            "T": ", ".join(f"{counts[name][0]} ({name})" for name in starts),
+            "T": ", ".join(f"{count} ({name})" for name, (count, _) in counts.items()),
         },
-        remarks=[
-            "The shown labels are repeated with their noise.",
-            "About a quarter of T would do, as for the rate of Theorem 1.",
-        ],
+        remarks=["The shown labels are repeated with their noise. About T/4 steps would do."],
     )
 
 
@@ -201,7 +161,7 @@ def bounded_labels(scale: Scale) -> Verdict:
         """y of (1), with the noise on the features, and Z^T lambda, for the worst |lambda| = B."""
         is_ = Notation(made)
         worst = RADIUS * torch.linalg.svd(is_.z).U[:, 0]
-        noise = tau**0.5 * torch.randn(prompts, is_.m, n, generator=generator(1), dtype=DTYPE)
+        noise = tau**0.5 * normal(1, prompts, is_.m, n)
         return torch.einsum("i,pij->pj", worst, is_.z + noise), worst @ is_.z
 
     def z_score(freedom: int) -> float:
@@ -211,47 +171,22 @@ def bounded_labels(scale: Scale) -> Verdict:
         threshold = deviation(n, delta, 0.5)
         return abs(Estimate.of((off >= threshold).double()).z(float(chi2.sf(threshold, freedom))))
 
-    def worst_tail(twos: tuple[float, float]) -> float:
-        """The largest P / delta of (68), with these numbers for its two twos."""
-        cases = [(n, s) for n in (1, 2, 12, 100, 100_000) for s in (0.01, 0.1, 1, 3, 10, 40, 300)]
-        return max(
-            chi2.sf(n + twos[0] * math.sqrt(n * s) + twos[1] * s, n) * math.exp(s) for n, s in cases
-        )
-
     def share(case: tuple[Instance, float]) -> Estimate:
         made, times = case
         size = labels(made)[0].norm(dim=1)
         return Estimate.of((size > RADIUS * labels_69(made, delta, times)).double())
 
-    law = Quantity(f"|z| of a share of {prompts} prompts", z_score, SAMPLING).of(
-        {"chi-squared with N degrees of freedom": n, "with N + 5": n + 5}
-    )
-    tail = Quantity("largest probability relative to delta", worst_tail, INEQUALITY).of(
-        {
-            "(68)": (2.0, 2.0),
-            "(68) with 1.9 sqrt(N log(1/delta))": (1.9, 2.0),
-            "(68) with 1.8 log(1/delta)": (2.0, 1.8),
-        }
-    )
-    bounds = Quantity(
-        f"share of {prompts} prompts beyond the bound on |y|", share, at_most(delta, "delta")
-    ).of(
-        {
-            "(69)": (drawn, 1.0),
-            "(69), features a thousandth": (short, 1.0),
-            "(69), features a thousandth, 0.4 times the deviation from N": (short, 0.4),
-        }
-    )
+    rare, far = "(69), features a thousandth", f"|z| of a share of {prompts} prompts"
+    tail, beyond = "largest probability over delta", f"share of {prompts} prompts beyond |y|"
+    smaller = {"1.9 sqrt(N log(1/delta))": (1.9, 2.0), "1.8 log(1/delta)": (2.0, 1.8)}
+    bound, less = {"(69)": (drawn, 1.0), rare: (short, 1.0)}, {f"{rare}, 0.4 times": (short, 0.4)}
+    freedom, more = {"chi-squared with N degrees of freedom": n}, {"with N + 5": n + 5}
     return Verdict(
         [
-            *against(law, "with N + 5"),
-            tail.check("(68)", unlike="(68) with 1.9 sqrt(N log(1/delta))"),
-            tail.check("(68)", unlike="(68) with 1.8 log(1/delta)"),
-            *against(bounds, "(69), features a thousandth, 0.4 times the deviation from N"),
+            *checks(far, SAMPLING, freedom, unlike=more, measure=z_score),
+            *checks(tail, INEQUALITY, {"(68)": (2.0, 2.0)}, unlike=smaller, measure=worst_tail),
+            *checks(beyond, at_most(delta, "delta"), bound, unlike=less, measure=share),
         ],
         settings={"task": drawn.task, "delta of (69)": delta, "prompts": prompts},
-        remarks=[
-            "Neither 2 of (68) can be smaller: its probability is that of chi-squared, exactly, "
-            "and delta is taken down to e^-300."
-        ],
+        remarks=["Neither 2 of (68) can be smaller: the tail of chi-squared, down to e^-300."],
     )
