@@ -5,8 +5,6 @@ x x^T, (1, 2), (3, 4), ...; G'_p has one for every place where two factors meet,
 ..., and (1, 2k). A pair is an edge in both. Here all pairings are enumerated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from math import comb, factorial
@@ -17,8 +15,7 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, relative
-from innerloop.papers.gatmiry2024.settings import against_last
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, measured
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
@@ -84,15 +81,13 @@ def equation17() -> list[Check]:
         torch.einsum("b,bi,j,bj->i", weight, x, v, x),
         torch.einsum("b,bi,bj->ij", weight, x, x),
     ]
-
-    def gap(*stated: Tensor) -> float:
-        return max(relative(right, left) for right, left in zip(stated, means, strict=True))
-
-    cases = {
-        "tr A, v, I": gap(a.trace(), v, identity(2)),
-        "the sum of A, v, I": gap(a.sum(), v, identity(2)),
-    }
-    return against_last(measured("largest relative difference of Eq. 17 from", ROUNDING, cases))
+    return checks(
+        "largest relative difference of Eq. 17 from",
+        ROUNDING,
+        {"tr A, v, I": a.trace()},
+        unlike={"the sum of A, v, I": a.sum()},
+        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
+    )
 
 
 @claim(
@@ -105,8 +100,7 @@ def equation17() -> list[Check]:
     r"\end{aligned}",
 )
 def sum_over_pairings(scale: Scale) -> Verdict:
-    most = scale.pick(smoke=4, quick=5, paper=6)
-    n, d = 5, 3
+    n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
     every = {k: of_power(k) for k in range(1, most + 1)}
     terms = {p: unrolled(p, d) for k in range(1, 4) for p in every[k]}
 
@@ -117,35 +111,35 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             for p, matrix in terms.items()
         )
 
-    single = measured(
+    def total(n_or_more: int, most: int, power: Callable[[Pairing], float]) -> float:
+        """Largest distance of the sum over pairings, times d, from the exact moment."""
+        return max(
+            relative(
+                sum(n_or_more ** cycles(p, meeting=False) * power(p) for p in every[k]),
+                theory.wishart.trace_moment(k, n, d),
+            )
+            for k in range(1, most + 1)
+        )
+
+    def stated(p: Pairing) -> float:
+        return d ** cycles(p, meeting=True)
+
+    printed, corrected = checks(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
         ROUNDING,
-        {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1), "d^C(G') I": term(d, 0)},
+        {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1)},
+        unlike={"d^C(G') I": term(d, 0)},
     )
-
-    def total(base: int, *, unrolled: bool = False) -> float:
-        """Largest distance of the sum over pairings, times d, from the exact moment."""
-        gaps = []
-        for k in range(1, (3 if unrolled else most) + 1):
-            value = sum(
-                base ** cycles(p, meeting=False)
-                * (terms[p].trace().item() if unrolled else d ** cycles(p, meeting=True))
-                for p in every[k]
-            )
-            gaps.append(relative(value, theory.wishart.trace_moment(k, n, d)))
-        return max(gaps)
-
-    sums = measured(
+    sums = checks(
         f"largest relative difference of the sum over pairings from the moment, n = {n}, d = {d}",
         ROUNDING,
         {
-            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n),
-            "by Eq. 16 and 18, k <= 3": total(n, unrolled=True),
-            "n + 1 for n": total(n + 1),
+            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n, most, stated),
+            "by Eq. 16 and 18, k <= 3": total(n, 3, lambda p: terms[p].trace().item()),
         },
+        unlike={"n + 1 for n": total(n + 1, most, stated)},
     )
-    printed, corrected = against_last(single)
-    right = [*against_last(sums), *equation17()]
+    right = [*sums, *equation17()]
     return Verdict(
         [printed, *right],
         [corrected, *right],
@@ -154,10 +148,9 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             r"n^{C(\mathcal{G}'_p)} I",
             r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
             r"d^{C(\mathcal{G}'_p) - 1} I",
-            "The indices of (18) run over the d coordinates, not over the n examples, and the "
-            "cycle through the first and the last index makes the identity and counts for "
-            "nothing. The next display, where (16) and (19) are combined, has the right power, so "
-            "nothing follows from the misprint. Its sum over P(k) is over P(2k).",
+            "The indices of (18) run over the d coordinates, not the n examples, and the cycle "
+            "through the first and the last makes the identity. The next display, which combines "
+            "(16) and (19), has the right power; its sum over P(k) is over P(2k).",
             Kind.MISPRINT,
             "k = 1: E[x x^T] = I, where (19) has n I.",
         ),
@@ -190,23 +183,20 @@ def cycle_counts(scale: Scale) -> Verdict:
     flat = [p for group in every.values() for p in group]
     loops = {p: self_loops(p) for p in flat}
     own, meeting = ({p: cycles(p, meeting=m) for p in flat} for m in (False, True))
-
-    def largest(count: Callable[[Pairing, int, int], int]) -> int:
-        return max(count(p, len(p), loops[p]) for p in flat)
-
-    graph = largest(lambda p, k, r: own[p] - r - (k - r) // 2)
-    meets = largest(lambda p, k, r: meeting[p] - (k - r))
-    both = largest(lambda p, k, r: own[p] + meeting[p] - k)
-    excess = measured(
+    meets = max(meeting[p] - len(p) + loops[p] for p in flat)
+    both = max(own[p] + meeting[p] - len(p) for p in flat)
+    in_graph, together, longer, shorter = checks(
         "largest count of cycles minus its bound",
         at_most(0, "the bound itself, in whole numbers"),
         {
-            "C(G) <= r + [(k - r)/2]": graph,
+            "C(G) <= r + [(k - r)/2]": max(
+                own[p] - loops[p] - (len(p) - loops[p]) // 2 for p in flat
+            ),
             "C(G) + C(G') <= k + 1": both - 1,
             "C(G') <= k - r + 1": meets - 1,
             "C(G') <= k - r": meets,
-            "C(G) + C(G') <= k": both,
         },
+        unlike={"C(G) + C(G') <= k": both},
     )
 
     def share(less: int) -> float:
@@ -217,38 +207,30 @@ def cycle_counts(scale: Scale) -> Verdict:
             for r in range(k - less + 1)
         )
 
-    many = measured(
+    many = checks(
         "largest share of the pairings with r self-loops in",
         INEQUALITY,
-        {"binom(k, r) (2k - 2r - 1)!!": share(0), "binom(k, r) (2k - 2r - 3)!!": share(1)},
+        {"binom(k, r) (2k - 2r - 1)!!": share(0)},
+        unlike={"binom(k, r) (2k - 2r - 3)!!": share(1)},
     )
-
-    def gap(count: Callable[[int], int]) -> float:
-        return max(abs(count(m) / len(group) - 1) for m, group in every.items())
-
-    number = measured(
+    even, odd = checks(
         "largest relative difference from the number of pairings of 2m",
         ROUNDING,
-        {
-            "(2m)!!": gap(double_factorial),
-            "(2m - 1)!!": gap(number_of_pairings),
-            "m!": gap(factorial),
-        },
+        {"(2m)!!": double_factorial, "(2m - 1)!!": number_of_pairings},
+        unlike={"m!": factorial},
+        measure=lambda count: max(abs(count(m) / len(group) - 1) for m, group in every.items()),
     )
-    in_graph, together, longer, shorter = against_last(excess)
-    even, odd = against_last(number)
-    kept = [in_graph, together, *against_last(many)]
+    kept = [in_graph, together, *many]
     return Verdict(
         [*kept, shorter, even],
         [*kept, longer, odd],
         Correction(
             r"C(\mathcal{G}'_p) \le k - r,\quad C_m = (2m)!!",
             r"C(\mathcal{G}'_p) \le k - r + 1,\quad C_m = (2m - 1)!!",
-            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so that what is "
-            "bounded with it stays bounded. The text bounds the cycles of G' by k - r and then by "
-            "k - r + 1 ('i.e.'); the pairing of every vector with its own transpose has r = k and "
-            "one cycle, so it is the second. (That a pair is a self-loop in at most one of the "
-            "graphs fails for k = 1.)",
+            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so what it bounds "
+            "stays bounded. The text bounds the cycles of G' by k - r and then ('i.e.') by "
+            "k - r + 1: where every vector is paired with its own transpose, r = k and there is "
+            "one cycle. (That a pair is a self-loop in at most one graph fails for k = 1.)",
             Kind.PROOF,
             "m = 2: {1, 2, 3, 4} has 3 pairings, and 4!! = 8.",
         ),
