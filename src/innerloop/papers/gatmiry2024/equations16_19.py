@@ -2,10 +2,10 @@
 
 A pairing p of the 2k vectors in (x x^T)^k joins them two by two. G_p has a node for every factor
 x x^T, (1, 2), (3, 4), ...; G'_p has one for every place where two factors meet, (2, 3), (4, 5),
-..., and (1, 2k). A pair is an edge in both. Here all pairings are enumerated.
+..., and (1, 2k). A pair is an edge in both. Here all pairings are enumerated, positions from 0.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from math import comb, factorial
 
@@ -33,29 +33,29 @@ def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
             yield ((first, other), *left)
 
 
-def of_power(k: int) -> list[Pairing]:
-    """P(2k), of the positions 0 .. 2k - 1; the paper counts from 1."""
-    return list(pairings(tuple(range(2 * k))))
+def by_power(most: int) -> dict[int, list[Pairing]]:
+    """P(2k) for k up to this."""
+    return {k: list(pairings(tuple(range(2 * k)))) for k in range(1, most + 1)}
 
 
-def node(position: int, k: int, *, meeting: bool) -> int:
-    """Of which node of G_p, or of G'_p, this position is part."""
-    return ((position + 1) % (2 * k) if meeting else position) // 2
+def edges(p: Pairing, *, meeting: bool) -> list[tuple[int, int]]:
+    """Of G_p, or of G'_p, between numbered nodes."""
+    positions = 2 * len(p)
+    return [((a + meeting) % positions // 2, (b + meeting) % positions // 2) for a, b in p]
 
 
 def cycles(p: Pairing, *, meeting: bool) -> int:
     """C(G_p), or C(G'_p): the number of components, since every node has degree two."""
-    k = len(p)
-    component = list(range(k))
-    for a, b in p:
-        i, j = (component[node(position, k, meeting=meeting)] for position in (a, b))
+    component = list(range(len(p)))
+    for a, b in edges(p, meeting=meeting):
+        i, j = component[a], component[b]
         component = [i if c == j else c for c in component]
     return len(set(component))
 
 
 def self_loops(p: Pairing) -> int:
     """Of G_p."""
-    return sum(node(a, len(p), meeting=False) == node(b, len(p), meeting=False) for a, b in p)
+    return sum(a == b for a, b in edges(p, meeting=False))
 
 
 def unrolled(p: Pairing, d: int) -> Tensor:
@@ -65,7 +65,7 @@ def unrolled(p: Pairing, d: int) -> Tensor:
         index = [0] * (2 * k)
         for (a, b), value in zip(p, values, strict=True):
             index[a] = index[b] = value
-        if all(index[j] == index[j + 1] for j in range(1, 2 * k - 1, 2)):
+        if index[1:-1:2] == index[2::2]:
             total[index[0], index[-1]] += 1
     return total
 
@@ -101,8 +101,11 @@ def equation17() -> list[Check]:
 )
 def sum_over_pairings(scale: Scale) -> Verdict:
     n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
-    every = {k: of_power(k) for k in range(1, most + 1)}
-    terms = {p: unrolled(p, d) for k in range(1, 4) for p in every[k]}
+    every = by_power(most)
+    flat = [p for group in every.values() for p in group]
+    terms = {p: unrolled(p, d) for p in flat if len(p) <= 3}
+    traces = {p: term.trace().item() for p, term in terms.items()}
+    stated = {p: d ** cycles(p, meeting=True) for p in flat}
 
     def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
@@ -111,18 +114,13 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             for p, matrix in terms.items()
         )
 
-    def total(n_or_more: int, most: int, power: Callable[[Pairing], float]) -> float:
+    def total(base: int, values: dict[Pairing, float], most: int) -> float:
         """Largest distance of the sum over pairings, times d, from the exact moment."""
-        return max(
-            relative(
-                sum(n_or_more ** cycles(p, meeting=False) * power(p) for p in every[k]),
-                theory.wishart.trace_moment(k, n, d),
-            )
+        sums = {
+            k: sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
             for k in range(1, most + 1)
-        )
-
-    def stated(p: Pairing) -> float:
-        return d ** cycles(p, meeting=True)
+        }
+        return max(relative(v, theory.wishart.trace_moment(k, n, d)) for k, v in sums.items())
 
     printed, corrected = checks(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
@@ -130,16 +128,16 @@ def sum_over_pairings(scale: Scale) -> Verdict:
         {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1)},
         unlike={"d^C(G') I": term(d, 0)},
     )
-    sums = checks(
+    right = checks(
         f"largest relative difference of the sum over pairings from the moment, n = {n}, d = {d}",
         ROUNDING,
         {
-            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n, most, stated),
-            "by Eq. 16 and 18, k <= 3": total(n, 3, lambda p: terms[p].trace().item()),
+            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n, stated, most),
+            "by Eq. 16 and 18, k <= 3": total(n, traces, 3),
         },
-        unlike={"n + 1 for n": total(n + 1, most, stated)},
+        unlike={"n + 1 for n": total(n + 1, stated, most)},
     )
-    right = [*sums, *equation17()]
+    right += equation17()
     return Verdict(
         [printed, *right],
         [corrected, *right],
@@ -154,7 +152,7 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             Kind.MISPRINT,
             "k = 1: E[x x^T] = I, where (19) has n I.",
         ),
-        settings={"n": n, "d": d, "pairings": sum(len(group) for group in every.values())},
+        settings={"n": n, "d": d, "pairings": len(flat)},
     )
 
 
@@ -179,19 +177,20 @@ def number_of_pairings(m: int) -> int:
 )
 def cycle_counts(scale: Scale) -> Verdict:
     most = scale.pick(smoke=5, quick=6, paper=7)
-    every = {k: of_power(k) for k in range(1, most + 1)}
-    flat = [p for group in every.values() for p in group]
-    loops = {p: self_loops(p) for p in flat}
-    own, meeting = ({p: cycles(p, meeting=m) for p in flat} for m in (False, True))
-    meets = max(meeting[p] - len(p) + loops[p] for p in flat)
-    both = max(own[p] + meeting[p] - len(p) for p in flat)
+    loops = {k: [self_loops(p) for p in group] for k, group in by_power(most).items()}
+    graphs = [
+        (k, self_loops(p), cycles(p, meeting=False), cycles(p, meeting=True))
+        for k, group in by_power(most).items()
+        for p in group
+    ]
+    own = max(c - r - (k - r) // 2 for k, r, c, _ in graphs)
+    meets = max(c - (k - r) for k, r, _, c in graphs)
+    both = max(c + meeting - k for k, _, c, meeting in graphs)
     in_graph, together, longer, shorter = checks(
         "largest count of cycles minus its bound",
         at_most(0, "the bound itself, in whole numbers"),
         {
-            "C(G) <= r + [(k - r)/2]": max(
-                own[p] - loops[p] - (len(p) - loops[p]) // 2 for p in flat
-            ),
+            "C(G) <= r + [(k - r)/2]": own,
             "C(G) + C(G') <= k + 1": both - 1,
             "C(G') <= k - r + 1": meets - 1,
             "C(G') <= k - r": meets,
@@ -202,8 +201,8 @@ def cycle_counts(scale: Scale) -> Verdict:
     def share(less: int) -> float:
         """Pairings with r self-loops or more over binom(k, r) (2m - 1)!!, m = k - r - less."""
         return max(
-            sum(loops[p] >= r for p in group) / (comb(k, r) * number_of_pairings(k - r - less))
-            for k, group in every.items()
+            sum(own >= r for own in group) / (comb(k, r) * number_of_pairings(k - r - less))
+            for k, group in loops.items()
             for r in range(k - less + 1)
         )
 
@@ -218,7 +217,7 @@ def cycle_counts(scale: Scale) -> Verdict:
         ROUNDING,
         {"(2m)!!": double_factorial, "(2m - 1)!!": number_of_pairings},
         unlike={"m!": factorial},
-        measure=lambda count: max(abs(count(m) / len(group) - 1) for m, group in every.items()),
+        measure=lambda count: max(abs(count(m) / len(group) - 1) for m, group in loops.items()),
     )
     kept = [in_graph, together, *many]
     return Verdict(
@@ -227,12 +226,12 @@ def cycle_counts(scale: Scale) -> Verdict:
         Correction(
             r"C(\mathcal{G}'_p) \le k - r,\quad C_m = (2m)!!",
             r"C(\mathcal{G}'_p) \le k - r + 1,\quad C_m = (2m - 1)!!",
-            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so what it bounds "
-            "stays bounded. The text bounds the cycles of G' by k - r and then ('i.e.') by "
+            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so that what it "
+            "bounds stays bounded. The text bounds the cycles of G' by k - r and then ('i.e.') by "
             "k - r + 1: where every vector is paired with its own transpose, r = k and there is "
             "one cycle. (That a pair is a self-loop in at most one graph fails for k = 1.)",
             Kind.PROOF,
             "m = 2: {1, 2, 3, 4} has 3 pairings, and 4!! = 8.",
         ),
-        settings={"k": f"1 to {most}", "pairings": len(flat)},
+        settings={"k": f"1 to {most}", "pairings": len(graphs)},
     )

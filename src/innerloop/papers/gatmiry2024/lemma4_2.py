@@ -4,11 +4,8 @@ The eigenvalues are exact fractions, compared with a quadrature of the matrices 
 is judged by how much of the room that it leaves is used: |alpha - lambda^k| over what is allowed.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 
@@ -23,58 +20,45 @@ from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
-
-@dataclass(frozen=True)
-class Setting:
-    """The spectrum of a covariance, a prompt length, and L."""
-
-    spectrum: Sequence[Fraction]
-    n: int
-    loops: int
-
-    @property
-    def delta(self) -> float:
-        return accuracy(self.loops, self.n, len(self.spectrum))
-
-    def __str__(self) -> str:
-        d, largest = len(self.spectrum), float(max(self.spectrum))
-        return f"d = {d}, n = {self.n}, L = {self.loops}, lambda_1 = {largest:g}"
+Setting = tuple[list[Fraction], int, int]
+"""The spectrum of a covariance, a prompt length, and L."""
+Allowed = Callable[[int, int, int, int], float]
+"""The room that a bound leaves, by k, L, n and d."""
 
 
-Allowed = Callable[[Setting, int], float]
-
-
-def power_of_delta(setting: Setting, k: int) -> float:
+def power_of_delta(k: int, loops: int, n: int, d: int) -> float:
     """delta^k of Lemmas 4.2 and 4.3, delta = (8 L d / sqrt n)^{1/(2L)}."""
-    return setting.delta**k
+    return accuracy(loops, n, d) ** k
 
 
-def delta_alone(setting: Setting, k: int) -> float:
+def delta_alone(k: int, loops: int, n: int, d: int) -> float:
     """delta, which Lemma A.5 has in place of delta^k."""
-    return setting.delta
+    return accuracy(loops, n, d)
 
 
-def delta_of_k(setting: Setting, k: int) -> float:
+def delta_of_k(k: int, loops: int, n: int, d: int) -> float:
     """4 k d / sqrt n, the excess in the proofs, which Lemma A.7 calls delta^k."""
-    return 4 * k * len(setting.spectrum) / math.sqrt(setting.n)
-
-
-def flat(value: int, d: int) -> list[Fraction]:
-    return [Fraction(value)] * d
+    return 4 * k * d / math.sqrt(n)
 
 
 def long_enough(scale: Scale) -> list[Setting]:
-    """Settings at n = 16 L^2 d^2, the shortest prompt that Lemma A.2 admits for k = 2L."""
+    """n = 16 L^2 d^2 is the shortest prompt that Lemma A.2 admits for k = 2L."""
     dimensions = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 5), paper=(1, 2, 3, 5, 10))
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 4), paper=(1, 2, 3, 4, 5))
     return [
-        Setting(spectrum, 16 * loops**2 * d**2, loops)
+        (spectrum, 16 * loops**2 * d**2, loops)
         for d, loops in product(dimensions, depths)
-        for spectrum in (flat(1, d), [Fraction(1, i + 1) for i in range(d)], flat(3, d))
+        for spectrum in (
+            [Fraction(1)] * d,
+            [Fraction(1, i + 1) for i in range(d)],
+            [Fraction(3)] * d,
+        )
     ]
 
 
-def eigenvalues(spectrum: Sequence[Fraction], n: int, k: int, *, residual: bool) -> list[Fraction]:
+def eigenvalues(
+    spectrum: list[Fraction], n: int, k: int, *, residual: bool
+) -> tuple[Fraction, ...]:
     """alpha_j of E[S^k], or beta_j of E[(I - S)^k]."""
     if residual:
         return theory.wishart.residual_eigenvalues(spectrum, n, k)
@@ -111,32 +95,36 @@ def in_eigenbasis(*, residual: bool) -> list[Check]:
     )
 
 
+def use(allowed: Allowed, spectrum: list[Fraction], n: int, loops: int, *, residual: bool) -> float:
+    """Largest |alpha_j - lambda_j^k|, or that of beta_j, over what is allowed, k = 1 to 2L."""
+    shares = []
+    for k in range(1, 2 * loops + 1):
+        values = eigenvalues(spectrum, n, k, residual=residual)
+        limits = [(1 - v if residual else v) ** k for v in spectrum]
+        excess = max(abs(v - w) for v, w in zip(values, limits, strict=True))
+        room = allowed(k, loops, n, len(spectrum)) * float(max(spectrum) + residual) ** k
+        shares.append(float(excess) / room)
+    return max(shares)
+
+
 def bound_checks(
     scale: Scale, short: Setting, allowed: Allowed, corrected: Allowed, *, residual: bool
 ) -> list[Check]:
     """A bound as printed at a short prompt, then with the condition that it lacks."""
-
-    def excess(s: Setting, k: int) -> float:
-        """max_j |alpha_j - lambda_j^k| / lambda_1^k, or that of beta_j in Lemma 4.3."""
-        limits = [(1 - v if residual else v) ** k for v in s.spectrum]
-        values = eigenvalues(s.spectrum, s.n, k, residual=residual)
-        distance = max(abs(v - w) for v, w in zip(values, limits, strict=True))
-        return float(distance / (max(s.spectrum) + residual) ** k)
-
-    def use(bound: Allowed, chosen: list[Setting]) -> float:
-        return max(excess(s, k) / bound(s, k) for s in chosen for k in range(1, 2 * s.loops + 1))
-
+    spectrum, n, loops = short
+    at = f"{len(spectrum)} eigenvalues {spectrum[0]}, L = {loops}, n ="
+    long = max(use(corrected, *setting, residual=residual) for setting in long_enough(scale))
     name = "|beta_i - (1 - lambda_i)^k|" if residual else "|alpha_j - lambda_j^k|"
     return checks(
         f"largest {name} over what is allowed, k = 1 to 2L",
         INEQUALITY,
         {
-            f"as printed, {short}": use(allowed, [short]),
-            "n = 16 L^2 d^2": use(corrected, long_enough(scale)),
+            f"as printed, {at} {n}": use(allowed, *short, residual=residual),
+            "n = 16 L^2 d^2": long,
         },
         unlike={
-            "as printed, n one less": use(allowed, [replace(short, n=short.n - 1)]),
-            f"{short}": use(corrected, [short]),
+            f"as printed, {at} {n - 1}": use(allowed, spectrum, n - 1, loops, residual=residual),
+            f"{at} {n}": use(corrected, *short, residual=residual),
         },
     ) + in_eigenbasis(residual=residual)
 
@@ -152,21 +140,19 @@ def not_below(moments: list[tuple[Fraction, int, int]]) -> list[Check]:
     )
 
 
-COUNTEREXAMPLE = Setting(flat(1, 5), 10, 3)
-
-
 def moments_verdict(
     scale: Scale, allowed: Allowed, corrected: Allowed, printed: str, room: str, note: str
 ) -> Verdict:
     """Lemma 4.2 or A.5; `printed` and `room` are the factor of lambda_1^k in either form."""
-    alpha = float(theory.wishart.moment_eigenvalues(COUNTEREXAMPLE.spectrum, 10, 6)[0])
-    off, *right = bound_checks(scale, COUNTEREXAMPLE, allowed, corrected, residual=False)
+    short = ([Fraction(1)] * 5, 10, 3)
+    off, *right = bound_checks(scale, short, allowed, corrected, residual=False)
     moments = [
-        (m / v**k, s.n, k)
-        for s in long_enough(scale)
-        for k in range(1, 2 * s.loops + 1)
-        for m, v in zip(eigenvalues(s.spectrum, s.n, k, residual=False), s.spectrum, strict=True)
+        (m / v**k, n, k)
+        for spectrum, n, loops in long_enough(scale)
+        for k in range(1, 2 * loops + 1)
+        for m, v in zip(eigenvalues(spectrum, n, k, residual=False), spectrum, strict=True)
     ]
+    alpha = float(eigenvalues(*short[:2], 6, residual=False)[0])
     return Verdict(
         [off],
         [*right, *not_below(moments)],
@@ -182,7 +168,7 @@ def moments_verdict(
             f"pairings with positive terms, of which one is Sigma^k. {note}",
             Kind.STATEMENT,
             "White covariates, d = 5, n = 10, L = 3, k = 6: the moment is "
-            f"{alpha:.2f}, and the bound allows {1 + allowed(COUNTEREXAMPLE, 6):.2f}.",
+            f"{alpha:.2f}, and the bound allows {1 + allowed(6, 3, 10, 5):.2f}.",
         ),
         settings={"task of the quadrature": ROTATED},
     )
@@ -214,14 +200,12 @@ def moment_control_restated(scale: Scale) -> Verdict:
     return moments_verdict(scale, delta_alone, delta_of_k, r"\delta", room, note)
 
 
-LARGE = Setting(flat(3, 2), 3, 3)
-
-
 def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
     """Lemma 4.3 or A.7."""
-    beta = float(theory.wishart.residual_eigenvalues(LARGE.spectrum, LARGE.n, 6)[0])
-    bound = (1 - 3) ** 6 + allowed(LARGE, 6) * (1 + 3) ** 6
-    off, *right = bound_checks(scale, LARGE, allowed, allowed, residual=True)
+    short = ([Fraction(3)] * 2, 3, 3)
+    off, *right = bound_checks(scale, short, allowed, allowed, residual=True)
+    beta = float(eigenvalues(*short[:2], 6, residual=True)[0])
+    bound = (1 - 3) ** 6 + allowed(6, 3, 3, 2) * (1 + 3) ** 6
     inequality = r"\left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k (\lambda_1 + 1)^k"
     return Verdict(
         [off],

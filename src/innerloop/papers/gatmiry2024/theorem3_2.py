@@ -11,6 +11,7 @@ Table 1 of the paper lists the theorems and states nothing of its own.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from scipy.linalg import sqrtm
@@ -51,27 +52,33 @@ def loss_bound(loops: int, n: int, d: int) -> float:
     return d * (2 * accuracy(loops, n, d)) ** (2 * loops)
 
 
-def gaussian_moment(loops: int, d: int) -> int:
-    """E tr Y^{2L} for L = 1, 2, 3."""
-    return {
-        1: d**2 + d,
-        2: 2 * d**3 + 5 * d**2 + 5 * d,
-        3: 5 * d**4 + 22 * d**3 + 52 * d**2 + 41 * d,
-    }[loops]
+def gaussian_loss(loops: int, n: int, d: int) -> float:
+    """E tr Y^{2L} / n^L for L = 1, 2, 3."""
+    moments = (d**2 + d, 2 * d**3 + 5 * d**2 + 5 * d, 5 * d**4 + 22 * d**3 + 52 * d**2 + 41 * d)
+    return moments[loops - 1] / n**loops
 
 
-def catalan(loops: int, d: int) -> float:
-    """The highest power of d in E tr Y^{2L}."""
-    return math.comb(2 * loops, loops) / (loops + 1) * d ** (loops + 1)
+def highest_power(loops: int, n: int, d: int) -> float:
+    """Of d, in the same."""
+    return math.comb(2 * loops, loops) * d ** (loops + 1) / ((loops + 1) * n**loops)
 
 
-def task(n: int) -> LinearRegression:
-    return LinearRegression.with_inverse_prior(SIGMA, n)
+def centred_loss(loops: int, n: int, d: int) -> float:
+    """E tr (S - I)^{2L}."""
+    return float(theory.linear.centred_moment(2 * loops, n, d))
+
+
+def kappa_over_n(loops: int, n: int, d: int) -> float:
+    return float(theory.linear.gap_constant(loops, d)) / n
+
+
+def word_loss(loops: int, n: int, u: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    return settings.word_loss(LinearRegression.with_inverse_prior(SIGMA, n), loops, u)
 
 
 def free_minimum(loops: int, n: int, d: int, seed: int) -> Tensor:
     """Where descent over all A ends; it begins at 1/sqrt(n) from Sigma*^-1."""
-    loss, best = settings.word_loss(task(n), loops), least_loss(loops, n, d)
+    loss, best = word_loss(loops, n), least_loss(loops, n, d)
     outer = power(SIGMA, -0.5)
 
     def point(vector: Tensor) -> Tensor:
@@ -79,10 +86,6 @@ def free_minimum(loops: int, n: int, d: int, seed: int) -> Tensor:
 
     _, end = theory.flow.descend(lambda v: loss(point(v)) / best, normal(seed, d**2))
     return point(end)
-
-
-def order_distance(a: Tensor) -> float:
-    return settings.order_distance(a, 1.0, SIGMA)
 
 
 def root_distance(a: Tensor) -> float:
@@ -94,34 +97,32 @@ def root_distance(a: Tensor) -> float:
 def shift_weight(a: Tensor, n: int) -> float:
     """The least E |u^T (I - (I - S A)^2) Sigma*^1/2|^2 / |u|^2."""
     weight = torch.autograd.functional.hessian(
-        lambda u: settings.word_loss(task(n), 2, u)(a), torch.zeros(2, dtype=DTYPE)
+        lambda u: word_loss(2, n, u)(a), torch.zeros(2, dtype=DTYPE)
     )
     return (torch.linalg.eigvalsh(weight)[0] / 2).item()
 
 
-def off(value: Callable[..., float], leading: Callable[..., float], at: Sequence[Setting]) -> float:
-    return max(abs(value(*setting) / leading(*setting) - 1) for setting in at)
+def off(value: Callable[..., float], at: Sequence[Setting]) -> Callable[..., float]:
+    """The largest relative difference from what is given, over these settings."""
+    return lambda leading: max(abs(value(*s) / leading(*s) - 1) for s in at)
 
 
 def beyond(longer: Sequence[Setting]) -> list[Check]:
     """What the loss and the distance are, to leading order: the bounds leave that much room."""
     sharp = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
     name = "beyond the statement, symmetric A: largest relative difference of"
-    losses: dict[str, Callable[..., float]] = {
-        "E tr Y^2L / n^L": lambda L, n, d: gaussian_moment(L, d) / n**L,
-        "E tr (S - I)^2L": lambda L, n, d: float(theory.linear.centred_moment(2 * L, n, d)),
-        "the highest power of d in E tr Y^2L / n^L": lambda L, n, d: catalan(L, d) / float(n) ** L,
-    }
-    *right, wrong = ({case: off(least_loss, leading, longer)} for case, leading in losses.items())
-    return checks(f"{name} the least loss from", sharp, right[0] | right[1], unlike=wrong) + checks(
+    return checks(
+        f"{name} the least loss from",
+        sharp,
+        {"E tr Y^2L / n^L": gaussian_loss, "E tr (S - I)^2L": centred_loss},
+        unlike={"the highest power of d in E tr Y^2L / n^L": highest_power},
+        measure=off(least_loss, longer),
+    ) + checks(
         f"{name} |A Sigma* - I| from",
         sharp,
-        {
-            "kappa_L / n": off(
-                best_gap, lambda L, n, d: float(theory.linear.gap_constant(L, d)) / n, longer
-            )
-        },
-        unlike={"(d + 1) / n, right for L = 1": off(best_gap, lambda L, n, d: (d + 1) / n, longer)},
+        {"kappa_L / n": kappa_over_n},
+        unlike={"(d + 1) / n, right for L = 1": lambda L, n, d: (d + 1) / n},
+        measure=off(best_gap, longer),
     )
 
 
@@ -133,12 +134,11 @@ def characterised(
     (loss,) = checks(
         "largest optimal loss over its bound, at the shortest prompts admitted",
         INEQUALITY,
-        {"the best symmetric A": max(least_loss(*s) / loss_bound(*s) for s in shortest_ones)},
-        unlike={
-            "the best for n = 1": max(
-                least_loss(loops, 1, d) / loss_bound(loops, n, d) for loops, n, d in shortest_ones
-            )
-        },
+        {"the best symmetric A": shortest_ones},
+        unlike={"the best for n = 1": [(loops, 1, d) for loops, _, d in shortest_ones]},
+        measure=lambda at: max(
+            least_loss(*s) / loss_bound(*t) for s, t in zip(at, shortest_ones, strict=True)
+        ),
     )
     two = shortest(4.0, 2, 2)
     starts = scale.pick(smoke=2, quick=5, paper=10)
@@ -185,9 +185,12 @@ def characterised(
     r"d^{1/(2L)},\quad \text{if } \frac{8 L d^2}{\sqrt n} \le 2^{-2L} \end{aligned}",
 )
 def characterisation(scale: Scale) -> Verdict:
-    tolerance = at_most(0.5, "c = 1/2, which the theorem reaches at prompts of 1e7 and more")
-    name = "r with (1 - r)/Sigma* <= A <= (1 + r)/Sigma*"
-    return characterised(scale, order_distance, name, tolerance)
+    return characterised(
+        scale,
+        lambda a: settings.order_distance(a, 1.0, SIGMA),
+        "r with (1 - r)/Sigma* <= A <= (1 + r)/Sigma*",
+        at_most(0.5, "c = 1/2, which the theorem reaches at prompts of 1e7 and more"),
+    )
 
 
 @claim(
@@ -233,26 +236,17 @@ def rate_checks(depths: Sequence[int], kappas: Sequence[float]) -> list[Check]:
         "largest difference of the exponent of n in",
         next_term,
         {
-            "1 - a* from that of delta": max(map(abs, map(float.__sub__, gaps, deltas))),
+            "1 - a* from that of delta": max(abs(g - x) for g, x in zip(gaps, deltas, strict=True)),
             "1 - a* from -1": max(abs(g + 1) for g in gaps),
         },
         unlike={"delta from -1": max(abs(x + 1) for x in deltas)},
     )
-    at = [(L, LONG, D) for L in depths]
     constant = checks(
         "largest relative difference of n (1 - a*), n = 1e8, from",
         next_term,
-        {
-            "kappa_L": off(
-                best_gap, lambda L, n, d: float(theory.linear.gap_constant(L, d)) / n, at
-            ),
-            "the moments at n = 1e8": off(best_gap, moment_ratio, at),
-        },
-        unlike={
-            "the moments without the odd one": off(
-                best_gap, lambda *setting: moment_ratio(*setting, odd=False), at
-            )
-        },
+        {"kappa_L": kappa_over_n, "the moments at n = 1e8": moment_ratio},
+        unlike={"the moments without the odd one": partial(moment_ratio, odd=False)},
+        measure=off(best_gap, [(L, LONG, D) for L in depths]),
     )
     return rate + constant
 

@@ -134,19 +134,17 @@ def closeness() -> list[Check]:
         a = 1 - gap_after(share * corrected_time(xi, loops, n, d), loops, n, d)
         return settings.order_distance(a * identity(d), best, identity(d)) / small
 
-    name = "order distance from A_opt over"
     return checks(
-        f"{name} the printed radius {radius:.2f}, xi = {xi:g}, from I - t E_12",
+        f"order distance from A_opt, xi = {xi:g}, over",
         INEQUALITY,
-        {"t = 3": 3.0},
-        unlike={"t = 2": 2.0},
-        measure=sheared_start,
-    ) + checks(
-        f"{name} (xi/d)^(1/(2L)), xi = {xi:g}, from A = 0",
-        INEQUALITY,
-        {"at the corrected time": 1.0},
-        unlike={"at 0.99 of it": 0.99},
-        measure=zero_start,
+        {
+            f"the printed radius {radius:.2f}, from I - 3 E_12": sheared_start(3.0),
+            "(xi/d)^(1/(2L)), from 0, at the corrected time": zero_start(1.0),
+        },
+        unlike={
+            f"the printed radius {radius:.2f}, from I - 2 E_12": sheared_start(2.0),
+            "(xi/d)^(1/(2L)), from 0, at 0.99 of the time": zero_start(0.99),
+        },
     )
 
 

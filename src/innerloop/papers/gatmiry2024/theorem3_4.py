@@ -67,23 +67,17 @@ def ray_point(gap: Fraction, loops: int, n: int, d: int) -> Point:
     return Point(loss, gradient, least_loss(loops, n, d), loops, d)
 
 
-def random_points(
-    loss_of: Callable[[int, int, int], Callable[[Tensor], Tensor]], draws: int
-) -> list[Point]:
-    """At random A >= 0, for a loss given by (d, n, L)."""
+def random_points(loss: Callable[[Tensor, int, int], Tensor], draws: int) -> list[Point]:
+    """At random A >= 0; the loss is a function of A, n and L."""
     points = []
     for (d, n, loops), seed in product([(2, 5, 1), (2, 5, 2), (3, 50, 2)], range(draws)):
         root = normal(seed, d, d)
         a = ((0.3, 1.0, 3.0)[seed % 3] * root @ root.mT / d).requires_grad_()
-        loss = loss_of(d, n, loops)(a)
-        (gradient,) = torch.autograd.grad(loss, a)
+        value = loss(a, n, loops)
+        (gradient,) = torch.autograd.grad(value, a)
         squared = gradient.square().sum().item()
-        points.append(Point(loss.item(), squared, least_loss(loops, n, d), loops, d))
+        points.append(Point(value.item(), squared, least_loss(loops, n, d), loops, d))
     return points
-
-
-def formula_loss(d: int, n: int, loops: int) -> Callable[[Tensor], Tensor]:
-    return lambda a: theory.linear.lower_bound(a, identity(d), n, loops=loops)
 
 
 def corrected_checks(scale: Scale) -> list[Check]:
@@ -94,7 +88,10 @@ def corrected_checks(scale: Scale) -> list[Check]:
         for gap in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(-1, 3))
     ]
     draws = scale.pick(smoke=20, quick=200, paper=1000)
-    by_words = random_points(lambda d, n, L: word_loss(white(d, n), L), draws)
+    formula = random_points(
+        lambda a, n, L: theory.linear.lower_bound(a, identity(len(a)), n, loops=L), draws
+    )
+    loss = random_points(lambda a, n, L: word_loss(white(len(a), n), L)(a), draws)
 
     def least(points: Sequence[Point], factor: float = 1.0) -> float:
         return min(p.gradient / (factor * p.constant * p.power) for p in points)
@@ -110,17 +107,15 @@ def corrected_checks(scale: Scale) -> list[Check]:
         FROM_BELOW,
         {
             f"A = a I, {len(ray)} points, n = 10 to 1e24": least(ray),
-            "formula of Lemma 4.1, random A >= 0": least(random_points(formula_loss, draws)),
-            "measured, the loss at the same A": least(by_words),
+            "formula of Lemma 4.1, random A >= 0": least(formula),
+            "measured, the loss at the same A": least(loss),
         },
         unlike={"A = a I, a constant 1% larger": least(ray, 1.01)},
     ) + checks(
         "largest relative difference of |grad L|^2 at A = I/2, n = 1e24, from L^((2L-1)/L) times",
         ROUNDING,
         {"4 L^2 d^(-(L-1)/L)": off(lambda L: (L - 1) / L)},
-        unlike={
-            "4 L^2 d^(-(L-1)/(2L-1)), as in the proof": off(lambda L: (L - 1) / (2 * L - 1)),
-        },
+        unlike={"4 L^2 d^(-(L-1)/(2L-1)), as in the proof": off(lambda L: (L - 1) / (2 * L - 1))},
     )
 
 

@@ -131,7 +131,7 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
     )
 
 
-def instance_bound(scale: Scale, least: float, range_of_x: str, note: str) -> Verdict:
+def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
     """The bound for prompts whose relative covariance has eigenvalues in [least, 2 - zeta]."""
     extreme = counterexample(ZETA if least < 1 else 2 - ZETA)
     count = scale.pick(smoke=10, quick=40, paper=400)
@@ -142,15 +142,15 @@ def instance_bound(scale: Scale, least: float, range_of_x: str, note: str) -> Ve
         right,
         Correction(
             r"(\cdots)\, \|x_q^{out}\|_{\Sigma^*}^2\, \|w^{out,*}\|_{\Sigma^{*-1}}^2",
-            r"\begin{aligned} & (\cdots)\, \|x_q^{out}\|_{\Sigma^{*-1}}^2\, \|w^{out,*}\|_{\Sigma^*}"
-            r"^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; (\cdots) = \max_{"
-            + range_of_x
-            + r"} |1 - a^* x|^{2L} \end{aligned}",
-            "The two norms are exchanged. The squared error is at most (w^T A^-1 w)(x_q^T A x_q) "
-            "times |I - A^1/2 Sigma_out A^1/2|^(2L), and A is close to the inverse of Sigma*; the "
-            "last step of the proof replaces A by Sigma*. For Sigma* = I there is no difference. "
-            f"{note} Since the best symmetric A is a*/Sigma* exactly, the second form holds for "
-            "every n, without delta, and is attained.",
+            r"\begin{aligned} & (\cdots)\, \|x_q^{out}\|_{\Sigma^{*-1}}^2\, "
+            r"\|w^{out,*}\|_{\Sigma^*}^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; "
+            r"(\cdots) = \max_x |1 - a^* x|^{2L} \end{aligned}",
+            "The two norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) "
+            "times |I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, "
+            "close to the inverse of Sigma*, by Sigma*. Since the best symmetric A is a*/Sigma*, "
+            "the second form, x in the range of the eigenvalues of Sigma_out/Sigma*, holds for "
+            "every n, without delta, and is attained. Sigma_out is (1/n) X X^T; the factor 1/n is "
+            f"missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
             f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
@@ -172,13 +172,8 @@ def instance_bound(scale: Scale, least: float, range_of_x: str, note: str) -> Ve
     formula=r"\begin{aligned} & \Sigma^* \preceq " + BOUND,
 )
 def bound_on_other_prompts(scale: Scale) -> Verdict:
-    return instance_bound(
-        scale,
-        1.0,
-        r"1 \le x \le 2 - \zeta",
-        "Condition (10) asks for Sigma* <= Sigma_out; the appendix, and the proof, have "
-        "zeta Sigma* <= Sigma_out. Sigma_out is (1/n) X X^T; the factor 1/n is missing.",
-    )
+    note = "The appendix, and the proof, ask for zeta Sigma* <= Sigma_out in place of (10)."
+    return instance_bound(scale, 1.0, note)
 
 
 @claim(
@@ -188,5 +183,4 @@ def bound_on_other_prompts(scale: Scale) -> Verdict:
     formula=r"\begin{aligned} & \zeta \Sigma^* \preceq " + BOUND,
 )
 def bound_on_other_prompts_restated(scale: Scale) -> Verdict:
-    note = "Sigma_out is (1/n) X X^T; the factor 1/n is missing, and A^out in the proof is A^opt."
-    return instance_bound(scale, ZETA, r"\zeta \le x \le 2 - \zeta", note)
+    return instance_bound(scale, ZETA, "A^out in the proof is A^opt.")
