@@ -20,6 +20,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
+TERM = r"\mathbb{E}\left[x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p)^\top\right] = "
 
 
 def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
@@ -94,10 +95,10 @@ def equation17() -> list[Check]:
     "gatmiry2024/equations16-19",
     "The moments of a white sample as a sum over pairings, by the cycles of two graphs",
     source="Eq. 16 to 19 and the display after them",
-    formula=r"\begin{aligned} & \mathbb{E}\left[x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) "
-    r"x_1^{(k)}(p)^\top\right] = n^{C(\mathcal{G}'_p)} I, \\ & \mathbb{E}\left[\left(\sum_i x_i "
-    r"x_i^\top\right)^k\right] = \sum_p n^{C(\mathcal{G}_p)} d^{C(\mathcal{G}'_p) - 1} I "
-    r"\end{aligned}",
+    formula=r"\begin{aligned} & "
+    + TERM
+    + r"n^{C(\mathcal{G}'_p)} I, \\ & \mathbb{E}\left[\left(\sum_i x_i x_i^\top\right)^k\right] = "
+    r"\sum_p n^{C(\mathcal{G}_p)} d^{C(\mathcal{G}'_p) - 1} I \end{aligned}",
 )
 def sum_over_pairings(scale: Scale) -> Verdict:
     n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
@@ -142,10 +143,8 @@ def sum_over_pairings(scale: Scale) -> Verdict:
         [printed, *right],
         [corrected, *right],
         Correction(
-            r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
-            r"n^{C(\mathcal{G}'_p)} I",
-            r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
-            r"d^{C(\mathcal{G}'_p) - 1} I",
+            TERM + r"n^{C(\mathcal{G}'_p)} I",
+            TERM + r"d^{C(\mathcal{G}'_p) - 1} I",
             "The indices of (18) run over the d coordinates, not the n examples, and the cycle "
             "through the first and the last makes the identity. The next display, which combines "
             "(16) and (19), has the right power; its sum over P(k) is over P(2k).",
@@ -156,14 +155,9 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     )
 
 
-def double_factorial(m: int) -> int:
-    """(2m)!! = 2 4 6 ... 2m."""
-    return 2**m * factorial(m)
-
-
 def number_of_pairings(m: int) -> int:
     """(2m - 1)!! = 1 3 5 ... (2m - 1)."""
-    return factorial(2 * m) // double_factorial(m)
+    return factorial(2 * m) // (2**m * factorial(m))
 
 
 @claim(
@@ -215,9 +209,14 @@ def cycle_counts(scale: Scale) -> Verdict:
     even, odd = checks(
         "largest relative difference from the number of pairings of 2m",
         ROUNDING,
-        {"(2m)!!": double_factorial, "(2m - 1)!!": number_of_pairings},
-        unlike={"m!": factorial},
-        measure=lambda count: max(abs(count(m) / len(group) - 1) for m, group in loops.items()),
+        {
+            "(2m)!!": [2**m * factorial(m) for m in loops],
+            "(2m - 1)!!": [number_of_pairings(m) for m in loops],
+        },
+        unlike={"m!": [factorial(m) for m in loops]},
+        measure=lambda counts: max(
+            abs(count / len(group) - 1) for count, group in zip(counts, loops.values(), strict=True)
+        ),
     )
     kept = [in_graph, together, *many]
     return Verdict(

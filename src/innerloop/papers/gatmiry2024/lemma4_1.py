@@ -13,7 +13,7 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
 from innerloop.papers.gatmiry2024 import settings
-from innerloop.papers.gatmiry2024.settings import ROTATED, average, between, power, square
+from innerloop.papers.gatmiry2024.settings import ROTATED, average, between, power
 from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -36,7 +36,8 @@ def layered_terms(a: Tensor, u: Tensor, outer: Tensor | None = None) -> tuple[fl
             left, shift = left @ factor, shift @ factor + u_layer[None] @ s @ a_layer
         root = s if outer is None else outer
         half, inverse_half = power(root, 0.5), power(root, -0.5)
-        return torch.stack([square(inverse_half @ left @ half), square(shift @ half)], dim=-1)
+        terms = (inverse_half @ left @ half, shift @ half)
+        return torch.stack([term.square().sum((-2, -1)) for term in terms], dim=-1)
 
     # The printed form, too, is a polynomial in S: Pi = I - S K makes S^-1/2 Pi S^1/2 one.
     first, second = average(formula, ROTATED, 2 * len(a) + 1).tolist()
@@ -97,13 +98,18 @@ def trace_loss(a: Tensor, loops: int, task: LinearRegression = ROTATED) -> float
     return average(formula, task, 2 * loops).item()
 
 
+def norm_loss(a: Tensor, loops: int, covariance: Tensor = SIGMA) -> float:
+    """E |Sigma*^-1/2 (I - S A)^L Sigma*^1/2|^2."""
+    return layered_terms(a.expand(loops, D, D), torch.zeros(loops, D, dtype=DTYPE), covariance)[0]
+
+
 def telescoped_shift(a: Tensor, u: Tensor, loops: int) -> float:
     """E |u^T (I - (I - S A)^L) Sigma*^1/2|^2."""
     half = power(SIGMA, 0.5)
 
     def formula(s: Tensor) -> Tensor:
         last = torch.linalg.matrix_power(identity(D) - s @ a, loops)
-        return square(u @ (identity(D) - last) @ half)
+        return (u @ (identity(D) - last) @ half).square().sum((-2, -1))
 
     return average(formula, ROTATED, 2 * loops).item()
 
@@ -161,11 +167,6 @@ def loss_of_loops(scale: Scale) -> Verdict:
         ),
         settings={"task": ROTATED, "loops": loops},
     )
-
-
-def norm_loss(a: Tensor, loops: int, covariance: Tensor = SIGMA) -> float:
-    """E |Sigma*^-1/2 (I - S A)^L Sigma*^1/2|^2."""
-    return layered_terms(a.expand(loops, D, D), torch.zeros(loops, D, dtype=DTYPE), covariance)[0]
 
 
 @claim(

@@ -1,13 +1,12 @@
 """What several claims of the paper share: its delta, its weights, and exact averages over contexts.
 
-One reading throughout. As in section 3.5, A is any d x d matrix; where one that is not symmetric is
-compared in the order of symmetric matrices, its symmetric part is meant. S is the covariance of the
-sample (the paper's Sigma without a star), Sigma* that of the population, and *the ray* the set of
-A = a Sigma*^-1.
+As in section 3.5, A is any d x d matrix; in the order of symmetric matrices its symmetric part is
+meant. S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the
+population, and *the ray* the set of A = a Sigma*^-1.
 
-Losses are exact. They average polynomials in S, so the printed formulas and the transformer's own
-forward pass are evaluated at the nodes of a quadrature that integrates them without error.
-`theory.linear.tied_risk`, an expansion in words, is a second and independent way.
+Losses are exact. They average polynomials in S, so printed formulas and the transformer's own
+forward pass are evaluated at the nodes of a quadrature that integrates them without error. The
+expansion in words, `theory.linear.tied_risk`, is a second and independent way.
 """
 
 from __future__ import annotations
@@ -59,10 +58,6 @@ def between(outer: Tensor, inner: Tensor) -> Tensor:
     """outer^1/2 inner outer^1/2."""
     half = power(outer, 0.5)
     return half @ inner @ half
-
-
-def square(matrices: Tensor) -> Tensor:
-    return matrices.square().sum((-2, -1))
 
 
 def order_distance(a: Tensor, step: float, sigma: Float[Tensor, "d d"]) -> float:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import truediv
 
 import torch
 from scipy.linalg import sqrtm
@@ -37,19 +38,8 @@ def shortest(radius: float, loops: int, d: int) -> Setting:
     return loops, math.ceil((8 * loops * d**2 * (8 / radius) ** (2 * loops)) ** 2), d
 
 
-def long_prompts(scale: Scale, radius: float) -> list[Setting]:
-    more = [(1, 2), (2, 2), (2, 5), (3, 5)]
-    sizes = scale.pick(smoke=[(1, 2), (2, 5)], quick=more, paper=more)
-    return [shortest(radius, loops, d) for loops, d in sizes]
-
-
 def best_gap(loops: int, n: int, d: int) -> float:
     return float(theory.linear.optimal_gap(loops, n, d))
-
-
-def loss_bound(loops: int, n: int, d: int) -> float:
-    """8 L d^2 2^{2L} / sqrt n of Theorem 3.2, which is d (2 delta)^{2L} of Theorem A.8."""
-    return d * (2 * accuracy(loops, n, d)) ** (2 * loops)
 
 
 def gaussian_loss(loops: int, n: int, d: int) -> float:
@@ -61,11 +51,6 @@ def gaussian_loss(loops: int, n: int, d: int) -> float:
 def highest_power(loops: int, n: int, d: int) -> float:
     """Of d, in the same."""
     return math.comb(2 * loops, loops) * d ** (loops + 1) / ((loops + 1) * n**loops)
-
-
-def centred_loss(loops: int, n: int, d: int) -> float:
-    """E tr (S - I)^{2L}."""
-    return float(theory.linear.centred_moment(2 * loops, n, d))
 
 
 def kappa_over_n(loops: int, n: int, d: int) -> float:
@@ -111,10 +96,14 @@ def beyond(longer: Sequence[Setting]) -> list[Check]:
     """What the loss and the distance are, to leading order: the bounds leave that much room."""
     sharp = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
     name = "beyond the statement, symmetric A: largest relative difference of"
+
+    def centred(loops: int, n: int, d: int) -> float:
+        return float(theory.linear.centred_moment(2 * loops, n, d))
+
     return checks(
         f"{name} the least loss from",
         sharp,
-        {"E tr Y^2L / n^L": gaussian_loss, "E tr (S - I)^2L": centred_loss},
+        {"E tr Y^2L / n^L": gaussian_loss, "E tr (S - I)^2L": centred},
         unlike={"the highest power of d in E tr Y^2L / n^L": highest_power},
         measure=off(least_loss, longer),
     ) + checks(
@@ -130,15 +119,17 @@ def characterised(
     scale: Scale, distance: Callable[[Tensor], float], name: str, tolerance: Tolerance
 ) -> Verdict:
     """The three statements of Theorems 3.2 and A.8 about the minimum."""
-    shortest_ones, longer = long_prompts(scale, 4.0), long_prompts(scale, 0.5)
+    more = [(1, 2), (2, 2), (2, 5), (3, 5)]
+    sizes = scale.pick(smoke=[(1, 2), (2, 5)], quick=more, paper=more)
+    short, longer = ([shortest(c, loops, d) for loops, d in sizes] for c in (4.0, 0.5))
+    # The 8 L d^2 2^{2L} / sqrt n of Theorem 3.2 is d (2 delta)^{2L} of Theorem A.8.
+    bounds = [d * (2 * accuracy(loops, n, d)) ** (2 * loops) for loops, n, d in short]
     (loss,) = checks(
-        "largest optimal loss over its bound, at the shortest prompts admitted",
+        "largest optimal loss over d (2 delta)^2L, at the shortest prompts admitted",
         INEQUALITY,
-        {"the best symmetric A": shortest_ones},
-        unlike={"the best for n = 1": [(loops, 1, d) for loops, _, d in shortest_ones]},
-        measure=lambda at: max(
-            least_loss(*s) / loss_bound(*t) for s, t in zip(at, shortest_ones, strict=True)
-        ),
+        {"the best symmetric A": [least_loss(*s) for s in short]},
+        unlike={"the best for n = 1": [least_loss(loops, 1, d) for loops, _, d in short]},
+        measure=lambda losses: max(map(truediv, losses, bounds)),
     )
     two = shortest(4.0, 2, 2)
     starts = scale.pick(smoke=2, quick=5, paper=10)
@@ -162,7 +153,7 @@ def characterised(
     return Verdict(
         [loss, *close, *shift, *beyond(longer)],
         settings={
-            "shortest prompts, (L, n, d)": str(shortest_ones),
+            "shortest prompts, (L, n, d)": str(short),
             "prompts with c = 1/2": str(longer),
             "starts": starts,
         },
@@ -220,19 +211,17 @@ def moment_ratio(loops: int, n: int, d: int, *, odd: bool = True) -> float:
     return float((odd * middle + upper) / ((2 * loops - 1) * lower))
 
 
-def exponent(value: Callable[..., float], loops: int) -> float:
-    """Of n, between the two lengths."""
-    return math.log(value(loops, LONG, D) / value(loops, SHORT, D)) / math.log(LONG / SHORT)
-
-
 def rate_checks(depths: Sequence[int], kappas: Sequence[float]) -> list[Check]:
     """The exponent of n as printed, then as it is, then the constant."""
     next_term = at_most(
         10 * max(kappas) / SHORT,
         f"the next term of the expansion is of order kappa/n; ten times that at n = {SHORT:.0e}",
     )
-    gaps, deltas = ([exponent(value, L) for L in depths] for value in (best_gap, accuracy))
-    rate = checks(
+    gaps, deltas = (
+        [math.log(value(L, LONG, D) / value(L, SHORT, D), LONG / SHORT) for L in depths]
+        for value in (best_gap, accuracy)
+    )
+    return checks(
         "largest difference of the exponent of n in",
         next_term,
         {
@@ -240,15 +229,13 @@ def rate_checks(depths: Sequence[int], kappas: Sequence[float]) -> list[Check]:
             "1 - a* from -1": max(abs(g + 1) for g in gaps),
         },
         unlike={"delta from -1": max(abs(x + 1) for x in deltas)},
-    )
-    constant = checks(
+    ) + checks(
         "largest relative difference of n (1 - a*), n = 1e8, from",
         next_term,
         {"kappa_L": kappa_over_n, "the moments at n = 1e8": moment_ratio},
         unlike={"the moments without the odd one": partial(moment_ratio, odd=False)},
         measure=off(best_gap, [(L, LONG, D) for L in depths]),
     )
-    return rate + constant
 
 
 @claim(
