@@ -64,32 +64,31 @@ def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tenso
 
 
 def expansions() -> list[Check]:
-    """The two sides of (26), as printed and not, and the spectral form."""
-    task, a, loops, i = white(2, 6), rotated([1.5, 0.4], seed=3), 2, 2
+    """The two sides of (26) for L = i = 2, as printed and not, and the spectral form."""
+    task, a = white(2, 6), rotated([1.5, 0.4], seed=3)
     vectors = torch.linalg.eigh(a).eigenvectors
 
     def left(s: Tensor) -> Tensor:
         residual = identity(2) - s @ a
-        rest = torch.linalg.matrix_power(residual, 2 * loops - 1 - i)
-        return torch.linalg.matrix_power(residual, i) @ s @ rest
+        return residual @ residual @ s @ residual
 
     def right(*, swapped: bool) -> Tensor:
-        return average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2)
+        return average(expanded(a, 2, 2, swapped=swapped), task, 6)
 
     def spectral(i: int) -> Tensor:
-        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
+        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, 2, i), dtype=DTYPE)
         return vectors @ gammas.diag() @ vectors.mT
 
     return checks(
-        f"relative difference from the expectation by quadrature, L = {loops}, i = {i}, n = 6",
+        "relative difference from the expectation by quadrature, L = 2, i = 2, n = 6",
         ROUNDING,
         {
             "(26) as printed": right(swapped=True),
             "(26) with binom(i, l1) binom(2L-1-i, l2)": right(swapped=False),
-            "sum_j gamma_j u_j u_j^T": spectral(i),
+            "sum_j gamma_j u_j u_j^T": spectral(2),
         },
-        unlike={"gamma_j of i + 1": spectral(i + 1)},
-        measure=lambda matrix: relative(matrix, average(left, task, 2 * loops)),
+        unlike={"gamma_j of i + 1": spectral(3)},
+        measure=lambda matrix: relative(matrix, average(left, task, 4)),
     )
 
 
@@ -151,11 +150,10 @@ def gradient_terms(scale: Scale) -> Verdict:
             r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
             r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
             r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "The power is odd, so its sign matters: for an infinite prompt the matrix is "
-            "(I - A)^(2L-1). The room above is printed with lambda_j, but the cycles that pass by "
-            "A^-1 sum over all eigenvalues, so only lambda_1 can do. In (26) the binomial "
-            "coefficients have each other's upper number. As corrected it holds wherever we "
-            "looked (measured). Only squares are used later: nothing follows from the sign.",
+            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power. The room above is "
+            "printed with lambda_j, but the cycles that pass by A^-1 sum over all eigenvalues. In "
+            "(26) the binomial coefficients have each other's upper number. As corrected it holds "
+            "wherever we looked. Only squares are used later: nothing follows from the sign.",
             Kind.STATEMENT,
             f"L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are {first:.4f} and "
             f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, "

@@ -20,7 +20,8 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
-TERM = r"\mathbb{E}\left[x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p)^\top\right] = "
+FACTORS = r"x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) x_1^{(k)}(p)^\top"
+TERM = r"\mathbb{E}\left[" + FACTORS + r"\right] = "
 
 
 def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
@@ -225,10 +226,9 @@ def cycle_counts(scale: Scale) -> Verdict:
         Correction(
             r"C(\mathcal{G}'_p) \le k - r,\quad C_m = (2m)!!",
             r"C(\mathcal{G}'_p) \le k - r + 1,\quad C_m = (2m - 1)!!",
-            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so that what it "
-            "bounds stays bounded. The text bounds the cycles of G' by k - r and then ('i.e.') by "
-            "k - r + 1: where every vector is paired with its own transpose, r = k and there is "
-            "one cycle. (That a pair is a self-loop in at most one graph fails for k = 1.)",
+            "(2m)!! is more than the pairings of 2m, so what it bounds stays bounded. The text has "
+            "k - r and then ('i.e.') k - r + 1: where every vector is paired with its own "
+            "transpose, r = k and G' has one cycle. (For k = 1 a pair is a self-loop in both.)",
             Kind.PROOF,
             "m = 2: {1, 2, 3, 4} has 3 pairings, and 4!! = 8.",
         ),

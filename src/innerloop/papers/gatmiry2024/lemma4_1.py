@@ -57,17 +57,15 @@ def loss_of_layers(scale: Scale) -> Verdict:
     a, u = 0.4 * INVERSE + 0.3 * normal(1, 2, D, D), 0.5 * normal(2, 2, D)
     truth = settings.transformer_loss(a, ROTATED, u)
     words = theory.linear.layered_risk(a.mT, SIGMA, ROTATED.n, INVERSE)
-    printed, corrected = sum(layered_terms(a, u)), sum(layered_terms(a, u, SIGMA))
+    printed, (first, second) = sum(layered_terms(a, u)), layered_terms(a, u, SIGMA)
     reverse = sum(layered_terms(a.flip(0), u.flip(0), SIGMA))
     off, *right = checks(
         "relative difference from the exact loss, outer factors",
         ROUNDING,
         {
             "as printed": relative(printed, truth),
-            "of the population": relative(corrected, truth),
-            "of the population, first term by words": relative(
-                layered_terms(a, u, SIGMA)[0], words
-            ),
+            "of the population": relative(first + second, truth),
+            "of the population, first term by words": relative(first, words),
         },
         unlike={"of the population, layers in reverse order": relative(reverse, truth)},
     )
@@ -77,12 +75,11 @@ def loss_of_layers(scale: Scale) -> Verdict:
         Correction(
             r"\Sigma^{-1/2} \cdots \Sigma^{1/2},\qquad \Sigma = \tfrac{1}{n} \sum_i x_i x_i^\top",
             r"\Sigma^{*-1/2} \cdots \Sigma^{*1/2}",
-            "The outer factors come from averaging over w* and the query, so they are of the "
-            "population, not of the examples; in the proof the average over w* leaves no factor "
-            "at all. (d_i is u_i.)",
+            "Averaging over w* and the query leaves factors of the population, not of the "
+            "examples; in the proof the average over w* leaves none. (d_i is u_i.)",
             Kind.STATEMENT,
             f"The loss of the forward pass is {truth:.5f}, the printed formula gives "
-            f"{printed:.5f}, the corrected one {corrected:.5f}.",
+            f"{printed:.5f}, the corrected one {first + second:.5f}.",
         ),
         settings={"task": ROTATED, "layers": len(a), "A, u": "dense, A not symmetric"},
     )
@@ -158,9 +155,8 @@ def loss_of_loops(scale: Scale) -> Verdict:
             + NORM
             + r" \\ & + \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) "
             r"\Sigma^{*1/2}\right\|^2 \end{aligned}",
-            "As in Lemma A.3, the outer factors are of the population. The first term as printed "
-            "is the loss only on the ray (see Lemma 4.1); in the second the sum telescopes. That "
-            "u = 0 is best remains true: the second term is a positive quadratic form in u.",
+            "As in Lemma A.3 the outer factors are of the population, and the first term is the "
+            "loss only on the ray (see Lemma 4.1). That u = 0 is best remains true.",
             Kind.STATEMENT,
             f"On the ray (A = 0.5/Sigma*) the loss is {truth['on']:.4f} and the printed formula "
             f"gives {printed['on']:.4f}; off it, {truth['off']:.4f} and {printed['off']:.4f}.",
@@ -208,10 +204,9 @@ def loss_as_trace(scale: Scale) -> Verdict:
         Correction(
             "L(A, 0) = " + TRACE,
             r"\begin{aligned} & L(A, 0) = " + NORM + r" \\ & \ge " + TRACE + r" \end{aligned}",
-            "With M = (I - Sigma A)^L in coordinates in which Sigma* = I, the loss is E tr M M^T "
-            "and the printed formula E tr M^2. They agree when M is symmetric, which for every "
-            "sample needs A on the ray; elsewhere the formula is too small. Later results survive "
-            "where they use it as a lower bound.",
+            "With M = (I - Sigma A)^L, where Sigma* = I, the loss is E tr M M^T and the formula "
+            "E tr M^2. M is symmetric for every sample only on the ray; elsewhere the formula is "
+            "too small. Later results survive where they use it as a lower bound.",
             Kind.STATEMENT,
             "Sigma* = I, n = 5, A = diag(1.2, 0.4): the loss (and the formula) is "
             + ", ".join(f"{loss:.4f} ({trace:.4f})" for loss, trace in losses)

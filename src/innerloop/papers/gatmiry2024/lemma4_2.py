@@ -56,13 +56,9 @@ def long_enough(scale: Scale) -> list[Setting]:
     ]
 
 
-def eigenvalues(
-    spectrum: list[Fraction], n: int, k: int, *, residual: bool
-) -> tuple[Fraction, ...]:
-    """alpha_j of E[S^k], or beta_j of E[(I - S)^k]."""
-    if residual:
-        return theory.wishart.residual_eigenvalues(spectrum, n, k)
-    return theory.wishart.moment_eigenvalues(spectrum, n, k)
+def exact_eigenvalues(*, residual: bool) -> Callable[..., tuple[Fraction, ...]]:
+    """(spectrum, n, k) -> alpha_j of E[S^k], or beta_j of E[(I - S)^k]."""
+    return theory.wishart.residual_eigenvalues if residual else theory.wishart.moment_eigenvalues
 
 
 def moment(a: Tensor, k: int, *, residual: bool) -> Tensor:
@@ -80,7 +76,7 @@ def in_eigenbasis(*, residual: bool) -> list[Check]:
     spectrum, n, k = [Fraction(v) for v in values.tolist()], ROTATED.n, 4
 
     def gap(basis: Tensor, n: int) -> float:
-        exact = [float(v) for v in eigenvalues(spectrum, n, k, residual=residual)]
+        exact = [float(v) for v in exact_eigenvalues(residual=residual)(spectrum, n, k)]
         matrix = basis @ torch.tensor(exact, dtype=DTYPE).diag() @ basis.mT
         return relative(matrix, moment(OFF_RAY, k, residual=residual))
 
@@ -95,36 +91,34 @@ def in_eigenbasis(*, residual: bool) -> list[Check]:
     )
 
 
-def use(allowed: Allowed, spectrum: list[Fraction], n: int, loops: int, *, residual: bool) -> float:
-    """Largest |alpha_j - lambda_j^k|, or that of beta_j, over what is allowed, k = 1 to 2L."""
-    shares = []
-    for k in range(1, 2 * loops + 1):
-        values = eigenvalues(spectrum, n, k, residual=residual)
-        limits = [(1 - v if residual else v) ** k for v in spectrum]
-        excess = max(abs(v - w) for v, w in zip(values, limits, strict=True))
-        room = allowed(k, loops, n, len(spectrum)) * float(max(spectrum) + residual) ** k
-        shares.append(float(excess) / room)
-    return max(shares)
-
-
 def bound_checks(
     scale: Scale, short: Setting, allowed: Allowed, corrected: Allowed, *, residual: bool
 ) -> list[Check]:
     """A bound as printed at a short prompt, then with the condition that it lacks."""
+    exact = exact_eigenvalues(residual=residual)
+
+    def use(bound: Allowed, spectrum: list[Fraction], n: int, loops: int) -> float:
+        shares = []
+        for k in range(1, 2 * loops + 1):
+            limits = [(1 - v if residual else v) ** k for v in spectrum]
+            excess = max(abs(v - w) for v, w in zip(exact(spectrum, n, k), limits, strict=True))
+            room = bound(k, loops, n, len(spectrum)) * float(max(spectrum) + residual) ** k
+            shares.append(float(excess) / room)
+        return max(shares)
+
     spectrum, n, loops = short
     at = f"{len(spectrum)} eigenvalues {spectrum[0]}, L = {loops}, n ="
-    long = max(use(corrected, *setting, residual=residual) for setting in long_enough(scale))
     name = "|beta_i - (1 - lambda_i)^k|" if residual else "|alpha_j - lambda_j^k|"
     return checks(
         f"largest {name} over what is allowed, k = 1 to 2L",
         INEQUALITY,
         {
-            f"as printed, {at} {n}": use(allowed, *short, residual=residual),
-            "n = 16 L^2 d^2": long,
+            f"as printed, {at} {n}": use(allowed, *short),
+            "n = 16 L^2 d^2": max(use(corrected, *setting) for setting in long_enough(scale)),
         },
         unlike={
-            f"as printed, {at} {n - 1}": use(allowed, spectrum, n - 1, loops, residual=residual),
-            f"{at} {n}": use(corrected, *short, residual=residual),
+            f"as printed, {at} {n - 1}": use(allowed, spectrum, n - 1, loops),
+            f"{at} {n}": use(corrected, *short),
         },
     ) + in_eigenbasis(residual=residual)
 
@@ -144,15 +138,14 @@ def moments_verdict(
     scale: Scale, allowed: Allowed, corrected: Allowed, printed: str, room: str, note: str
 ) -> Verdict:
     """Lemma 4.2 or A.5; `printed` and `room` are the factor of lambda_1^k in either form."""
-    short = ([Fraction(1)] * 5, 10, 3)
+    short, exact = ([Fraction(1)] * 5, 10, 3), exact_eigenvalues(residual=False)
     off, *right = bound_checks(scale, short, allowed, corrected, residual=False)
     moments = [
         (m / v**k, n, k)
         for spectrum, n, loops in long_enough(scale)
         for k in range(1, 2 * loops + 1)
-        for m, v in zip(eigenvalues(spectrum, n, k, residual=False), spectrum, strict=True)
+        for m, v in zip(exact(spectrum, n, k), spectrum, strict=True)
     ]
-    alpha = float(eigenvalues(*short[:2], 6, residual=False)[0])
     return Verdict(
         [off],
         [*right, *not_below(moments)],
@@ -168,7 +161,8 @@ def moments_verdict(
             f"pairings with positive terms, of which one is Sigma^k. {note}",
             Kind.STATEMENT,
             "White covariates, d = 5, n = 10, L = 3, k = 6: the moment is "
-            f"{alpha:.2f}, and the bound allows {1 + allowed(6, 3, 10, 5):.2f}.",
+            f"{float(exact(*short[:2], 6)[0]):.2f}, and the bound allows "
+            f"{1 + allowed(6, 3, 10, 5):.2f}.",
         ),
         settings={"task of the quadrature": ROTATED},
     )
@@ -204,7 +198,7 @@ def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
     """Lemma 4.3 or A.7."""
     short = ([Fraction(3)] * 2, 3, 3)
     off, *right = bound_checks(scale, short, allowed, allowed, residual=True)
-    beta = float(eigenvalues(*short[:2], 6, residual=True)[0])
+    beta = float(exact_eigenvalues(residual=True)(*short[:2], 6)[0])
     bound = (1 - 3) ** 6 + allowed(6, 3, 3, 2) * (1 + 3) ** 6
     inequality = r"\left|\beta_i^{(k)} - (1 - \lambda_i)^k\right| \le \delta^k (\lambda_1 + 1)^k"
     return Verdict(
@@ -213,10 +207,9 @@ def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
         Correction(
             inequality,
             r"\begin{aligned} & " + inequality + r"\\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "The lemma inherits the missing condition on n from Lemma 4.2. With it, it follows "
-            "from the moments: the term of power j of the binomial formula is off by at most "
-            "4jd/sqrt(n) lambda_1^j, which sums to at most 4kd/sqrt(n) (1 + lambda_1)^k, and "
-            f"4kd/sqrt(n) is at most delta^k if n >= 16 L^2 d^2. {note}",
+            "The lemma inherits the missing condition on n from Lemma 4.2. With it, it follows by "
+            "the binomial formula: power j is off by at most 4jd/sqrt(n) lambda_1^j, in sum at "
+            f"most 4kd/sqrt(n) (1 + lambda_1)^k, and 4kd/sqrt(n) <= delta^k. {note}",
             Kind.STATEMENT,
             "d = 2, n = 3, L = 3 and A^1/2 Sigma* A^1/2 = 3 I: the sixth moment is "
             f"{beta:.0f}, and the bound allows {bound:.0f}.",
@@ -246,13 +239,11 @@ def residual_control(scale: Scale) -> Verdict:
     r"1)^k + \delta^k (\lambda_1 + 1)^k,\qquad \delta^k = \frac{4kd}{\sqrt n}",
 )
 def residual_control_restated(scale: Scale) -> Verdict:
-    return residuals_verdict(
-        scale,
-        delta_of_k,
-        "Here delta^k is 4kd/sqrt(n) for every k, which agrees with the main text at k = 2L; beta "
-        "is of (A^1/2 Sigma A^1/2 - I)^k, which changes nothing. In (21) the term i = 0 is missing "
-        "and the sign is (-1)^(k-i).",
+    note = (
+        "Here delta^k is 4kd/sqrt(n), as in the main text at k = 2L only, and beta is of "
+        "(A^1/2 Sigma A^1/2 - I)^k. In (21) the term i = 0 is missing and the sign is (-1)^(k-i)."
     )
+    return residuals_verdict(scale, delta_of_k, note)
 
 
 def white_moment(k: int, n: int, d: int) -> Fraction:
@@ -299,10 +290,9 @@ def white_moments(scale: Scale) -> Verdict:
             r"\mathbb{E}\left[\tfrac{1}{n} \sum_i x_i x_i^\top\right] = \alpha_{n,k,d} I",
             r"\mathbb{E}\left[\left(\tfrac{1}{n} \sum_i x_i x_i^\top\right)^k\right] = "
             r"\alpha_{n,d,k} I",
-            "The power k is missing in the statement; with it the lemma holds wherever we looked. "
-            "Two steps of the proof do not: there are (2m-1)!! ways to pair 2m vectors, not (2m)!! "
-            "(see gatmiry2024/cycle-counts), and the last step sums powers of 2kd/sqrt(n), which "
-            "must be at most 1/2 for that, n >= 16 k^2 d^2, while the condition gives 1.",
+            "The power k is missing; with it the lemma holds wherever we looked. Two steps of the "
+            "proof do not: 2m vectors have (2m-1)!! pairings, not (2m)!! (gatmiry2024/cycle-counts)"
+            ", and the last step needs 2kd/sqrt(n) <= 1/2, while the condition gives 1.",
             Kind.MISPRINT,
         ),
         settings={"k": f"1 to {powers[-1]}", "d": ", ".join(map(str, sizes))},

@@ -97,6 +97,19 @@ def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree:
     return torch.einsum("b,b...->...", weights, formula(factors @ factors.mT))
 
 
+def prediction_error(
+    a: Float[Tensor, "layers d d"],
+    u: Float[Tensor, "layers d"] | None,
+    root: Float[Tensor, "batch d d"],
+    w: Float[Tensor, " d"],
+    query: Float[Tensor, " d"],
+) -> Float[Tensor, " batch"]:
+    """TF(Z_0) - y_q of contexts with S = root^T root: for the model d examples stand for n."""
+    x = len(w) ** 0.5 * root
+    prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(len(x), 1))
+    return (GATMIRY.predict(*paper_weights(a, u), prompt) - prompt.y_query)[:, 0]
+
+
 def transformer_loss(
     a: Float[Tensor, "layers d d"],
     task: LinearRegression,
@@ -104,24 +117,16 @@ def transformer_loss(
 ) -> float:
     """E (TF(Z_0) - y_q)^2 of the forward pass (3) and (4) itself, exactly.
 
-    The model sees a context only through S and the labels, so d examples with the right S stand for
-    n. Its error is bilinear in (w, x_q) plus, with shifts u, linear in x_q: the mean square over
+    The error is bilinear in (w, x_q) plus, with shifts u, linear in x_q: its mean square over
     Gaussians is the sum of squares over the columns of a root of each covariance.
     """
     factors, weights = contexts(task, 2 * len(a))
-    x = task.d**0.5 * factors.mT
-    p, q = paper_weights(a, u)
-
-    def error(w: Tensor, query: Tensor) -> Tensor:
-        prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(len(x), 1))
-        return (GATMIRY.predict(p, q, prompt) - prompt.y_query)[:, 0]
-
-    total = torch.zeros(len(x), dtype=DTYPE)
+    total = torch.zeros(len(factors), dtype=DTYPE)
     for query in torch.linalg.cholesky(task.covariance).mT:
-        constant = error(torch.zeros_like(query), query)
+        constant = prediction_error(a, u, factors.mT, torch.zeros_like(query), query)
         total += constant.square()
         for w in torch.linalg.cholesky(task.prior).mT:
-            total += (error(w, query) - constant).square()
+            total += (prediction_error(a, u, factors.mT, w, query) - constant).square()
     return (weights * total).sum().item()
 
 

@@ -1,11 +1,8 @@
 """The minimum for very long prompts: Theorems 3.2 and A.8 of Gatmiry et al. (2024).
 
-The bounds say something for n of about 1e7 and more, where `theory.linear.optimal_gap`, 1 - a* of
-the best symmetric A = a*/Sigma*, is exact in fractions. Write Y for the limit of sqrt(n) (S - I):
-symmetric Gaussian, variance 1 off the diagonal and 2 on it. To leading order the least loss is
-E tr Y^{2L} / n^L, and 1 - a* is kappa_L / n.
-
-Table 1 of the paper lists the theorems and states nothing of its own.
+The bounds say something for n of about 1e7 and more. Y is the limit of sqrt(n) (S - I): symmetric
+Gaussian, variance 1 off the diagonal and 2 on it. To leading order the best symmetric A = a*/Sigma*
+has the loss E tr Y^{2L} / n^L, and 1 - a* is kappa_L / n. Table 1 states nothing of its own.
 """
 
 import math
@@ -57,13 +54,10 @@ def kappa_over_n(loops: int, n: int, d: int) -> float:
     return float(theory.linear.gap_constant(loops, d)) / n
 
 
-def word_loss(loops: int, n: int, u: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    return settings.word_loss(LinearRegression.with_inverse_prior(SIGMA, n), loops, u)
-
-
 def free_minimum(loops: int, n: int, d: int, seed: int) -> Tensor:
     """Where descent over all A ends; it begins at 1/sqrt(n) from Sigma*^-1."""
-    loss, best = word_loss(loops, n), least_loss(loops, n, d)
+    loss = settings.word_loss(LinearRegression.with_inverse_prior(SIGMA, n), loops)
+    best = least_loss(loops, n, d)
     outer = power(SIGMA, -0.5)
 
     def point(vector: Tensor) -> Tensor:
@@ -81,8 +75,9 @@ def root_distance(a: Tensor) -> float:
 
 def shift_weight(a: Tensor, n: int) -> float:
     """The least E |u^T (I - (I - S A)^2) Sigma*^1/2|^2 / |u|^2."""
+    task = LinearRegression.with_inverse_prior(SIGMA, n)
     weight = torch.autograd.functional.hessian(
-        lambda u: word_loss(2, n, u)(a), torch.zeros(2, dtype=DTYPE)
+        lambda u: settings.word_loss(task, 2, u)(a), torch.zeros(2, dtype=DTYPE)
     )
     return (torch.linalg.eigvalsh(weight)[0] / 2).item()
 
@@ -158,10 +153,10 @@ def characterised(
             "starts": starts,
         },
         remarks=[
-            "The best symmetric A is a*/Sigma* (gatmiry2024/global-min); the best of all A has no "
-            "more loss, and for L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric).",
-            f"The room is large: at the shortest prompts the loss is {loss.measured:.1g} of its "
-            "bound, and c = 4 leaves A free to vanish; c < 1 needs n > (8 L d^2 8^(2L))^2.",
+            "The best symmetric A is a*/Sigma* (gatmiry2024/global-min); the best of all has for "
+            "L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric).",
+            f"At the shortest prompts the loss is {loss.measured:.1g} of its bound, and c = 4 "
+            "leaves A free to vanish; c < 1 needs n > (8 L d^2 8^(2L))^2.",
         ],
     )
 
@@ -260,11 +255,10 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
             r"\frac{\kappa_L}{n} + O(n^{-2}),\quad \kappa_1 = d + 1, \\"
             r" & \kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
             r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}},\quad Y = \tfrac{1}{n} W - I \end{aligned}",
-            "Among symmetric A the distance is of order 1/n for every L: at a = 1 - kappa/n the "
-            "derivative E tr x (1 - a x)^(2L-1), x = I + Y, vanishes to leading order. (Over all A "
-            "and for L >= 2 there is a skew part of order 1/sqrt(n), see gatmiry2024/asymmetric.) "
-            "For one loop the paper's own comparison, Ahn et al., has (d+1)/n. (The remark calls "
-            "delta 4kd/sqrt(n), a third definition.)",
+            "Among symmetric A the distance is of order 1/n for every L, where the derivative "
+            "E tr x (1 - a x)^(2L-1), x = I + Y, vanishes to leading order; over all A it is of "
+            "order 1/sqrt(n) for L >= 2 (gatmiry2024/asymmetric). For one loop the paper's own "
+            "comparison, Ahn et al., has (d+1)/n. (Here delta is 4kd/sqrt(n), a third definition.)",
             Kind.SENTENCE,
             f"d = 5: kappa = {', '.join(f'{kappa:.2f}' for kappa in kappas)} for L = "
             f"{', '.join(map(str, depths))}; at n = 1e8 and L = {depths[-1]} the distance is "

@@ -30,12 +30,11 @@ CORRECTION = Correction(
     r"\left(\frac{d}{\xi}\right)^{\frac{L-1}{L}} \Rightarrow L(A(t)) \le \xi, \\ & "
     r"(1 - r) A^{opt} \preceq A(t) \preceq A^{opt},\; r = (\xi / d)^{1/(2L)}, \\ & "
     r"\rho = (\min L / \xi)^{1/(2L)},\quad \text{for every } n \end{aligned}",
-    "Two errors in the time. The dominance of Theorem 3.4 holds with 4 L^2 d^(-(L-1)/L) in place "
-    "of 1/16; and g' = -(1/16) g^((2L-1)/L), without its sign in (29), is solved by g(t) = "
-    "(16L/(L-1))^(L/(L-1)) (t + c)^(-L/(L-1)), which takes (16L/(L-1)) xi^(-(L-1)/L) to reach xi, "
-    "without the exponent (L-1)/(2L-1). Part 2 fails from starts that are not symmetric: where "
-    "I - A is nilpotent the loss vanishes as n grows, and the flow stands still. From A = 0 it "
-    "holds, with a smaller radius.",
+    "The dominance of Theorem 3.4 holds with 4 L^2 d^(-(L-1)/L) in place of 1/16; and g' = "
+    "-(1/16) g^((2L-1)/L), without its sign in (29), is solved by g(t) = (16L/(L-1))^(L/(L-1)) "
+    "(t + c)^(-L/(L-1)): no exponent (L-1)/(2L-1) in the time. Part 2 fails from starts that are "
+    "not symmetric: where I - A is nilpotent the loss vanishes as n grows, and the flow stands "
+    "still. From A = 0 it holds, with a smaller radius.",
     Kind.STATEMENT,
     "L = 2, xi = 1e-6, from A = 0: at the printed time the loss is 1.55 xi for d = 1000 (the time "
     "suffices up to d = 645). And from A = I - 3 E_12, d = 2, n = 2.7e22, where the loss is below "

@@ -148,12 +148,11 @@ def dominance_verdict(
             + r" L^{\frac{2L-1}{L}}, \\ & "
             + ROOM
             + r"\end{aligned}",
-            "The constant must fall with the dimension. For an infinite prompt and A = a I, "
-            "|grad L|^2 = 4 L^2 d^(-(L-1)/L) L^((2L-1)/L), below the printed bound as soon as "
-            "d > (64 L^2)^(L/(L-1)): 65,536 for two loops, 13,824 for three. The corrected bound "
-            "is proved for every n on the ray, and for the formula of Lemma 4.1 at every A >= 0; "
-            "for the loss off the ray it is measured. The proof (Lemma A.10) finds the factor in "
-            "d, with exponent (L-1)/(2L-1) for (L-1)/L, and drops it in the last line. " + note,
+            "For an infinite prompt and A = a I, |grad L|^2 = 4 L^2 d^(-(L-1)/L) L^((2L-1)/L), "
+            "below the printed bound as soon as d > (64 L^2)^(L/(L-1)): 65,536 for two loops, "
+            "13,824 for three. The corrected bound is proved on the ray, and for the formula of "
+            "Lemma 4.1 at every A >= 0; for the loss off the ray it is measured. The proof (Lemma "
+            "A.10) finds the factor in d, with a wrong exponent, and drops it. " + note,
             Kind.STATEMENT,
             f"L = 2, d = 1e5, n = 1e24, A = I/2: squared gradient {at_half(10**5).gradient:.0f}, "
             f"printed bound {at_half(10**5).power / 16:.0f}.",
@@ -254,10 +253,9 @@ def dominance_lemma(scale: Scale) -> Verdict:
             + r"\epsilon^{4L-2}, \\ & "
             + ROOM.replace("L(A)", r"\epsilon^{2L}")
             + r"\end{aligned}",
-            "The proof finds a factor d^(-(L-1)/(2L-1)) by Hoelder's inequality (it should be "
-            "d^(-(L-1)/L)) and leaves it out of the result, and the factor 4 L^2 of the gradient "
-            "from the start. So the lemma is false for d > (16 L^2)^(L/(L-1)), 4096 for two "
-            "loops. The corrected form is that of Theorem 3.4, proved for every n.",
+            "The proof finds a factor d^(-(L-1)/(2L-1)), for d^(-(L-1)/L), by Hoelder's inequality "
+            "and leaves it out of the result, and the 4 L^2 of the gradient from the start: false "
+            "for d > (16 L^2)^(L/(L-1)), 4096 for two loops. Corrected as Theorem 3.4.",
             Kind.STATEMENT,
             "d = 1e4, n = 1e40, L = 2, epsilon = 1 and A = 0.9 I: all conditions hold, the loss is "
             f"{large.loss:.4f}, and the squared gradient is {large.gradient:.4f}, below 1/4.",

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.models import GATMIRY
 from innerloop.papers.common import DTYPE, identity, normal, random_rotation, rotated
-from innerloop.papers.gatmiry2024.settings import accuracy, between, paper_weights, power
+from innerloop.papers.gatmiry2024.settings import accuracy, between, power, prediction_error
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
-from innerloop.prompt import Prompt
 
 LOOPS, ZETA = 2, 0.3
 LONG, SHORT = 10**30, 20
@@ -38,18 +36,10 @@ class Instance:
     query: Tensor
 
     def error(self, step: float) -> float:
-        """(TF(Z_0) - y_q)^2 with A = step / Sigma*, u = 0.
-
-        d examples with the right (1/n) X X^T stand for any number of them.
-        """
-        d = len(self.sigma)
-        x = d**0.5 * power(between(self.sigma, self.relative), 0.5)
-        prompt = Prompt(
-            x[None], (x @ self.w)[None], self.query[None, None], (self.w @ self.query)[None, None]
-        )
-        a = (step * self.sigma.inverse()).expand(LOOPS, d, d)
-        error = GATMIRY.predict(*paper_weights(a), prompt) - prompt.y_query
-        return error.square().item()
+        """(TF(Z_0) - y_q)^2 with A = step / Sigma*, u = 0."""
+        root = power(between(self.sigma, self.relative), 0.5)
+        a = (step * self.sigma.inverse()).expand(LOOPS, -1, -1)
+        return prediction_error(a, None, root[None], self.w, self.query).square().item()
 
     def norms(self, *, swapped: bool) -> float:
         """|x_q|^2 |w|^2 in the norms of the theorem, or in those that the proof leads to."""
@@ -145,12 +135,11 @@ def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
             r"\begin{aligned} & (\cdots)\, \|x_q^{out}\|_{\Sigma^{*-1}}^2\, "
             r"\|w^{out,*}\|_{\Sigma^*}^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; "
             r"(\cdots) = \max_x |1 - a^* x|^{2L} \end{aligned}",
-            "The two norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) "
-            "times |I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, "
-            "close to the inverse of Sigma*, by Sigma*. Since the best symmetric A is a*/Sigma*, "
-            "the second form, x in the range of the eigenvalues of Sigma_out/Sigma*, holds for "
-            "every n, without delta, and is attained. Sigma_out is (1/n) X X^T; the factor 1/n is "
-            f"missing. {note}",
+            "The norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) times "
+            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, close to "
+            "the inverse of Sigma*, by Sigma*. The second form, x in the range of the eigenvalues "
+            "of Sigma_out/Sigma*, holds for every n, without delta, and is attained. In Sigma_out "
+            f"the factor 1/n is missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
             f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
