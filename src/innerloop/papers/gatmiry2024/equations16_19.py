@@ -156,9 +156,14 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     )
 
 
+def double_factorial(m: int) -> int:
+    """(2m)!! = 2 4 6 ... 2m."""
+    return 2**m * factorial(m)
+
+
 def number_of_pairings(m: int) -> int:
     """(2m - 1)!! = 1 3 5 ... (2m - 1)."""
-    return factorial(2 * m) // (2**m * factorial(m))
+    return factorial(2 * m) // double_factorial(m)
 
 
 @claim(
@@ -172,10 +177,10 @@ def number_of_pairings(m: int) -> int:
 )
 def cycle_counts(scale: Scale) -> Verdict:
     most = scale.pick(smoke=5, quick=6, paper=7)
-    loops = {k: [self_loops(p) for p in group] for k, group in by_power(most).items()}
+    every = by_power(most)
     graphs = [
-        (k, self_loops(p), cycles(p, meeting=False), cycles(p, meeting=True))
-        for k, group in by_power(most).items()
+        (len(p), self_loops(p), cycles(p, meeting=False), cycles(p, meeting=True))
+        for group in every.values()
         for p in group
     ]
     own = max(c - r - (k - r) // 2 for k, r, c, _ in graphs)
@@ -196,8 +201,9 @@ def cycle_counts(scale: Scale) -> Verdict:
     def share(less: int) -> float:
         """Pairings with r self-loops or more over binom(k, r) (2m - 1)!!, m = k - r - less."""
         return max(
-            sum(own >= r for own in group) / (comb(k, r) * number_of_pairings(k - r - less))
-            for k, group in loops.items()
+            sum(size == k and loops >= r for size, loops, *_ in graphs)
+            / (comb(k, r) * number_of_pairings(k - r - less))
+            for k in every
             for r in range(k - less + 1)
         )
 
@@ -210,14 +216,9 @@ def cycle_counts(scale: Scale) -> Verdict:
     even, odd = checks(
         "largest relative difference from the number of pairings of 2m",
         ROUNDING,
-        {
-            "(2m)!!": [2**m * factorial(m) for m in loops],
-            "(2m - 1)!!": [number_of_pairings(m) for m in loops],
-        },
-        unlike={"m!": [factorial(m) for m in loops]},
-        measure=lambda counts: max(
-            abs(count / len(group) - 1) for count, group in zip(counts, loops.values(), strict=True)
-        ),
+        {"(2m)!!": double_factorial, "(2m - 1)!!": number_of_pairings},
+        unlike={"m!": factorial},
+        measure=lambda count: max(abs(count(m) / len(every[m]) - 1) for m in every),
     )
     kept = [in_graph, together, *many]
     return Verdict(

@@ -98,11 +98,7 @@ def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree:
 
 
 def prediction_error(
-    a: Float[Tensor, "layers d d"],
-    u: Float[Tensor, "layers d"] | None,
-    root: Float[Tensor, "batch d d"],
-    w: Float[Tensor, " d"],
-    query: Float[Tensor, " d"],
+    a: Tensor, u: Tensor | None, root: Float[Tensor, "batch d d"], w: Tensor, query: Tensor
 ) -> Float[Tensor, " batch"]:
     """TF(Z_0) - y_q of contexts with S = root^T root: for the model d examples stand for n."""
     x = len(w) ** 0.5 * root

@@ -147,11 +147,7 @@ def characterised(
     )
     return Verdict(
         [loss, *close, *shift, *beyond(longer)],
-        settings={
-            "shortest prompts, (L, n, d)": str(short),
-            "prompts with c = 1/2": str(longer),
-            "starts": starts,
-        },
+        settings={"(L, n, d), c = 4": str(short), "c = 1/2": str(longer), "starts": starts},
         remarks=[
             "The best symmetric A is a*/Sigma* (gatmiry2024/global-min); the best of all has for "
             "L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric).",

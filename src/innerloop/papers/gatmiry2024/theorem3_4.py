@@ -96,12 +96,8 @@ def corrected_checks(scale: Scale) -> list[Check]:
     def least(points: Sequence[Point], factor: float = 1.0) -> float:
         return min(p.gradient / (factor * p.constant * p.power) for p in points)
 
-    def off(exponent: Callable[[int], float]) -> float:
-        """At A = I/2, d = 100."""
-        points = [ray_point(Fraction(1, 2), L, 10**24, 100) for L in (2, 3, 5)]
-        limits = [4 * p.loops**2 * p.d ** -exponent(p.loops) * p.power for p in points]
-        return max(abs(p.gradient / limit - 1) for p, limit in zip(points, limits, strict=True))
-
+    halves = {L: ray_point(Fraction(1, 2), L, 10**24, 100) for L in (2, 3, 5)}
+    constants = {L: p.gradient / (4 * L**2 * p.power) for L, p in halves.items()}
     return checks(
         "least |grad L|^2 over its corrected bound",
         FROM_BELOW,
@@ -114,8 +110,9 @@ def corrected_checks(scale: Scale) -> list[Check]:
     ) + checks(
         "largest relative difference of |grad L|^2 at A = I/2, n = 1e24, from L^((2L-1)/L) times",
         ROUNDING,
-        {"4 L^2 d^(-(L-1)/L)": off(lambda L: (L - 1) / L)},
-        unlike={"4 L^2 d^(-(L-1)/(2L-1)), as in the proof": off(lambda L: (L - 1) / (2 * L - 1))},
+        {"4 L^2 d^(-(L-1)/L)": lambda L: (L - 1) / L},
+        unlike={"4 L^2 d^(-(L-1)/(2L-1)), as in the proof": lambda L: (L - 1) / (2 * L - 1)},
+        measure=lambda power: max(abs(c * 100 ** power(L) - 1) for L, c in constants.items()),
     )
 
 

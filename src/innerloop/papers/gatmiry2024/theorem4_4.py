@@ -97,8 +97,8 @@ def corrected_checks(scale: Scale) -> list[Check]:
     return [*bounds, *vanishing, *forward]
 
 
-def closeness(scale: Scale, printed: str, epsilon: str, level: float, radius: float) -> Verdict:
-    """`level` and `radius` are the printed ones at this epsilon."""
+def closeness(scale: Scale, epsilon: str, level: float, radius: float) -> Verdict:
+    """`level` is what the loss must not exceed, and `radius` what is stated, at this epsilon."""
 
     def share(t: float) -> float:
         if white_loss(t, LONG) > level:
@@ -116,7 +116,7 @@ def closeness(scale: Scale, printed: str, epsilon: str, level: float, radius: fl
         ),
         corrected_checks(scale),
         Correction(
-            printed,
+            r"L(A, 0) \le \ell \Rightarrow (1 - r) A^{opt} \preceq A \preceq (1 + r) A^{opt}",
             r"\begin{aligned} & A \succeq 0 \;\Rightarrow\; (1 - r) A^{opt} \preceq A \preceq "
             r"(1 + r) A^{opt}, \\ & r = \frac{2s}{1 - s},\quad s = L(A, 0)^{\frac{1}{2L}} < 1, "
             r"\\ & \text{for every } n,\quad A^{opt} = a^* \Sigma^{*-1} \end{aligned}",
@@ -133,41 +133,31 @@ def closeness(scale: Scale, printed: str, epsilon: str, level: float, radius: fl
     )
 
 
-THEOREM = (
-    r"\begin{aligned} & L(A, 0) \le \tfrac{1}{2} \epsilon^{2L},\; \epsilon > 4\delta"
-    r"\;\Rightarrow\; (1 - c\epsilon) A^{opt} \preceq A \preceq (1 + c\epsilon) A^{opt}, \\ & c = "
-    r"4 + 16 d^{1/(2L)} \end{aligned}"
-)
-
-
 @claim(
     "gatmiry2024/theorem4.4",
     "A preconditioner with a small loss is close to the optimal one",
     source="Theorem 4.4",
-    formula=THEOREM,
+    formula=r"\begin{aligned} & L(A, 0) \le \tfrac{1}{2} \epsilon^{2L},\; \epsilon > 4\delta"
+    r"\;\Rightarrow\; (1 - c\epsilon) A^{opt} \preceq A \preceq (1 + c\epsilon) A^{opt}, \\ & c = "
+    r"4 + 16 d^{1/(2L)} \end{aligned}",
 )
 def small_loss_is_close(scale: Scale) -> Verdict:
     epsilon = 4.1 * accuracy(LOOPS, LONG, D)
     radius = (4 + 16 * D ** (1 / (2 * LOOPS))) * epsilon
-    return closeness(scale, THEOREM, "4.1 delta", epsilon ** (2 * LOOPS) / 2, radius)
-
-
-LEMMA = (
-    r"\begin{aligned} & L(A, 0) \le \epsilon^{2L} - \delta^{2L} (\epsilon + 2)^{2L},\; "
-    r"\epsilon > 2\delta\;\Rightarrow\; (1 - r) A^{opt} \preceq A \preceq (1 + r) A^{opt}, \\ & "
-    r"r = 4\epsilon + 16 \delta d^{1/(2L)} \end{aligned}"
-)
+    return closeness(scale, "4.1 delta", epsilon ** (2 * LOOPS) / 2, radius)
 
 
 @claim(
     "gatmiry2024/lemmaA.9",
     "Theorem 4.4 again, with other constants",
     source="Lemma A.9",
-    formula=LEMMA,
+    formula=r"\begin{aligned} & L(A, 0) \le \epsilon^{2L} - \delta^{2L} (\epsilon + 2)^{2L},\; "
+    r"\epsilon > 2\delta\;\Rightarrow\; (1 - r) A^{opt} \preceq A \preceq (1 + r) A^{opt}, \\ & "
+    r"r = 4\epsilon + 16 \delta d^{1/(2L)} \end{aligned}",
 )
 def small_loss_is_close_restated(scale: Scale) -> Verdict:
     delta = accuracy(LOOPS, LONG, D)
     epsilon = 2.1 * delta
     level = epsilon ** (2 * LOOPS) - (delta * (epsilon + 2)) ** (2 * LOOPS)
     radius = 4 * epsilon + 16 * delta * D ** (1 / (2 * LOOPS))
-    return closeness(scale, LEMMA, "2.1 delta", level, radius)
+    return closeness(scale, "2.1 delta", level, radius)

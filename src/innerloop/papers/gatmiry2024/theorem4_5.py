@@ -146,10 +146,7 @@ def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
             f"one {corrected:.2f}.",
         ),
         settings={"L": LOOPS, "zeta": ZETA, "prompts": count, "d": "3, and 2"},
-        remarks=[
-            f"16 delta d^(1/(2L)) is {room(LONG, 2):.4f} at n = 1e30, d = 2, and "
-            f"{room(10**4, 2):.0f} at n = 1e4.",
-        ],
+        remarks=[f"d = 2: r is {room(LONG, 2):.4f} at n = 1e30, {room(10**4, 2):.0f} at n = 1e4."],
     )
 
 
