@@ -116,7 +116,7 @@ def closeness(scale: Scale, epsilon: str, level: float, radius: float) -> Verdic
         ),
         corrected_checks(scale),
         Correction(
-            r"L(A, 0) \le \ell \Rightarrow (1 - r) A^{opt} \preceq A \preceq (1 + r) A^{opt}",
+            r"L(A, 0) \le \cdots \Rightarrow (1 - r) A^{opt} \preceq A \preceq (1 + r) A^{opt}",
             r"\begin{aligned} & A \succeq 0 \;\Rightarrow\; (1 - r) A^{opt} \preceq A \preceq "
             r"(1 + r) A^{opt}, \\ & r = \frac{2s}{1 - s},\quad s = L(A, 0)^{\frac{1}{2L}} < 1, "
             r"\\ & \text{for every } n,\quad A^{opt} = a^* \Sigma^{*-1} \end{aligned}",
