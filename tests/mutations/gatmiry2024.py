@@ -19,11 +19,6 @@ def convention(**changes: Any) -> Callable[[Any], Any]:
     return lambda right: replace(right, **changes)
 
 
-def inner_times(factor: float) -> Callable[[Any], Any]:
-    """Of a function that returns a function."""
-    return after(lambda formula: lambda s: factor * formula(s))
-
-
 def opposite(flag: str) -> Callable[[Any], Any]:
     """The function with this keyword, true or false, the other way round."""
 
@@ -93,28 +88,28 @@ FORMULAS = [
             ("theoremA.1",),
         ),
         (
-            "outer factors exchanged",
-            "lemma4_1:layered_formula",
-            opposite("sample"),
-            ("lemmaA.3",),
+            "outer factors of the sample",
+            "lemma4_1:layered_terms",
+            lambda right: lambda a, u, outer=None: right(a, u),
+            ("lemmaA.3", "lemma4.1", "corollaryA.4"),
         ),
         (
             "the trace formula by 1%",
-            "lemma4_1:trace_formula",
-            inner_times(1.01),
+            "lemma4_1:trace_loss",
+            times(1.01),
             ("lemma4.1", "lemmaA.6"),
         ),
         (
             "the norm formula by 1%",
-            "lemma4_1:norm_formula",
-            inner_times(1.01),
+            "lemma4_1:norm_loss",
+            times(1.01),
             ("lemma4.1", "corollaryA.4"),
         ),
-        ("the shift by 1%", "lemma4_1:shift_formula", inner_times(1.01), ("corollaryA.4",)),
+        ("the shift by 1%", "lemma4_1:telescoped_shift", times(1.01), ("corollaryA.4",)),
         (
             "delta^2k for delta^k",
             "lemma4_2:power_of_delta",
-            lambda right: lambda setting, k: right(setting, 2 * k),
+            lambda right: lambda k, *setting: right(2 * k, *setting),
             ("lemma4.2", "lemma4.3"),
         ),
         ("8kd/sqrt n for 4kd/sqrt n", "lemma4_2:delta_of_k", times(2.0), ("lemmaA.5", "lemmaA.7")),
@@ -141,8 +136,8 @@ FORMULAS = [
             ("equation26",),
         ),
         (
-            "E tr Y^2L off by one",
-            "theorem3_2:gaussian_moment",
+            "E tr Y^2L by 1%",
+            "theorem3_2:gaussian_loss",
             times(1.01),
             ("theorem3.2", "theoremA.8"),
         ),
@@ -184,15 +179,15 @@ FORMULAS = [
         ),
         (
             "a symmetric matrix for the shear",
-            "theorem4_4:sheared",
+            "settings:sheared",
             after(lambda a: (a + a.mT) / 2),
-            ("theorem4.4", "lemmaA.9"),
+            ("theorem4.4", "lemmaA.9", "theorem3.3"),
         ),
         (
             "a third of the order distance",
-            "theorem4_4:order_distance",
+            "settings:order_distance",
             times(1 / 3),
-            ("theorem4.4", "lemmaA.9"),
+            ("theorem4.4", "lemmaA.9", "theorem3.3"),
         ),
         (
             "the bound less 10%",

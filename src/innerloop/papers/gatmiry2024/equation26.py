@@ -4,11 +4,9 @@ They stand between Lemmas A.9 and A.10; the lemma that they prove is missing in 
 Sigma* = I and A = sum_j lambda_j u_j u_j^T is positive definite.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from math import comb
 
@@ -17,10 +15,10 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, relative, rotated
-from innerloop.papers.gatmiry2024.settings import accuracy, against_last, average, power, white
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, measured
+from innerloop.papers.gatmiry2024.settings import accuracy, average, between, power, white
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 SPECTRA = ((1.5, 0.4), (20.0, 0.01))
 """Of A; the second one is where lambda_j for lambda_1 matters."""
@@ -54,8 +52,7 @@ def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tenso
     rest = 2 * loops - 1 - i
 
     def formula(s: Tensor) -> Tensor:
-        h = half @ s @ half
-        powers = [torch.linalg.matrix_power(h, k) for k in range(2 * loops + 1)]
+        powers = [torch.linalg.matrix_power(between(a, s), k) for k in range(2 * loops + 1)]
         total = torch.zeros_like(s)
         for l1, l2 in product(range(i + 1), range(rest + 1)):
             count = comb(rest, l1) * comb(i, l2) if swapped else comb(i, l1) * comb(rest, l2)
@@ -64,6 +61,35 @@ def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tenso
         return total
 
     return formula
+
+
+def expansions() -> list[Check]:
+    """The two sides of (26) for L = i = 2, as printed and not, and the spectral form."""
+    task, a = white(2, 6), rotated([1.5, 0.4], seed=3)
+    vectors = torch.linalg.eigh(a).eigenvectors
+
+    def left(s: Tensor) -> Tensor:
+        residual = identity(2) - s @ a
+        return residual @ residual @ s @ residual
+
+    def right(*, swapped: bool) -> Tensor:
+        return average(expanded(a, 2, 2, swapped=swapped), task, 6)
+
+    def spectral(i: int) -> Tensor:
+        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, 2, i), dtype=DTYPE)
+        return vectors @ gammas.diag() @ vectors.mT
+
+    return checks(
+        "relative difference from the expectation by quadrature, L = 2, i = 2, n = 6",
+        ROUNDING,
+        {
+            "(26) as printed": right(swapped=True),
+            "(26) with binom(i, l1) binom(2L-1-i, l2)": right(swapped=False),
+            "sum_j gamma_j u_j u_j^T": spectral(2),
+        },
+        unlike={"gamma_j of i + 1": spectral(3)},
+        measure=lambda matrix: relative(matrix, average(left, task, 4)),
+    )
 
 
 def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) -> float:
@@ -99,67 +125,40 @@ def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) ->
 def gradient_terms(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3), paper=(1, 2, 3, 4))
     shortest, long = 16 * max(depths) ** 2 * len(SPECTRA[0]) ** 2, 10**10
-    used = measured(
+    corrected = largest_use(depths, shortest, sign=-1, largest=True)
+    off, right = checks(
         f"largest |gamma_j - power| over what is allowed, L <= {max(depths)}, i = 0 to 2L - 1",
         INEQUALITY,
         {
             "as printed, n = 1e10": largest_use(depths, long, sign=+1, largest=False),
-            f"(1 - lambda_j), room of lambda_1, n = {shortest}": largest_use(
-                depths, shortest, sign=-1, largest=True
-            ),
+            f"(1 - lambda_j), room of lambda_1, n = {shortest}": corrected,
+        },
+        unlike={
             "(1 - lambda_j), printed room, n = 1e4": largest_use(
                 depths, 10**4, sign=-1, largest=False
-            ),
+            )
         },
     )
-    task, a, loops, i = white(2, 6), rotated([1.5, 0.4], seed=3), 2, 2
-    residual = partial(torch.linalg.matrix_power, n=i)
-    rest = partial(torch.linalg.matrix_power, n=2 * loops - 1 - i)
-    exact = average(
-        lambda s: residual(identity(2) - s @ a) @ s @ rest(identity(2) - s @ a), task, 2 * loops
-    )
-    vectors = torch.linalg.eigh(a).eigenvectors
-
-    def expansion(*, swapped: bool) -> float:
-        return relative(average(expanded(a, loops, i, swapped=swapped), task, 2 * loops + 2), exact)
-
-    def spectral(i: int) -> float:
-        gammas = torch.tensor(sandwiched_eigenvalues((0.4, 1.5), task.n, loops, i), dtype=DTYPE)
-        return relative(vectors @ gammas.diag() @ vectors.mT, exact)
-
-    terms = measured(
-        f"relative difference from the expectation by quadrature, L = {loops}, i = {i}, n = 6",
-        ROUNDING,
-        {
-            "(26) as printed": expansion(swapped=True),
-            "(26) with binom(i, l1) binom(2L-1-i, l2)": expansion(swapped=False),
-            "sum_j gamma_j u_j u_j^T": spectral(i),
-            "gamma_j of i + 1": spectral(i + 1),
-        },
-    )
-    first = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
+    first, second = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
     large = sandwiched_eigenvalues((20.0, 0.01), 10**4, 3, 4)[1]
     allowed = (1 - 0.01) ** 5 + accuracy(3, 10**4, 2) ** 6 * 1.01**5
-    printed, corrected = against_last(used)
-    swapped, *right = against_last(terms)
+    swapped, *terms = expansions()
     return Verdict(
-        [swapped, printed],
-        [*right, corrected],
+        [swapped, off],
+        [*terms, right],
         Correction(
             r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
             r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
             r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "The power is odd, so its sign matters: for an infinite prompt Sigma = I, and the "
-            "matrix is (I - A)^(2L-1). The room above is printed with lambda_j, below with "
-            "lambda_1; the cycles that pass by A^-1 sum over all eigenvalues, so only lambda_1 can "
-            "do. In (26) the two binomial coefficients have each other's upper number. As "
-            "corrected it holds wherever we looked (measured). Only squares are used later, so "
-            "nothing follows from the sign.",
+            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power. The room above is "
+            "printed with lambda_j, but the cycles that pass by A^-1 sum over all eigenvalues. In "
+            "(26) the binomial coefficients have each other's upper number. As corrected it holds "
+            "wherever we looked. Only squares are used later: nothing follows from the sign.",
             Kind.STATEMENT,
-            "L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are "
-            f"{first[0]:.4f} and {first[1]:.4f}, the printed powers 0.1250 and -0.2160. And with "
-            "the sign mended, L = 3, n = 1e4, i = 4, A = diag(20, 0.01): "
-            f"{large:.2f} where {allowed:.2f} is allowed.",
+            f"L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are {first:.4f} and "
+            f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, "
+            f"L = 3, n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f} where {allowed:.2f} is "
+            "allowed.",
         ),
         settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
     )

@@ -2,12 +2,10 @@
 
 A pairing p of the 2k vectors in (x x^T)^k joins them two by two. G_p has a node for every factor
 x x^T, (1, 2), (3, 4), ...; G'_p has one for every place where two factors meet, (2, 3), (4, 5),
-..., and (1, 2k). A pair is an edge in both. Here all pairings are enumerated.
+..., and (1, 2k). A pair is an edge in both. Here all pairings are enumerated, positions from 0.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from math import comb, factorial
 
@@ -17,12 +15,13 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, relative
-from innerloop.papers.gatmiry2024.settings import against_last
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, measured
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
+FACTORS = r"x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) x_1^{(k)}(p)^\top"
+TERM = r"\mathbb{E}\left[" + FACTORS + r"\right] = "
 
 
 def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
@@ -36,29 +35,29 @@ def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
             yield ((first, other), *left)
 
 
-def of_power(k: int) -> list[Pairing]:
-    """P(2k), of the positions 0 .. 2k - 1; the paper counts from 1."""
-    return list(pairings(tuple(range(2 * k))))
+def by_power(most: int) -> dict[int, list[Pairing]]:
+    """P(2k) for k up to this."""
+    return {k: list(pairings(tuple(range(2 * k)))) for k in range(1, most + 1)}
 
 
-def node(position: int, k: int, *, meeting: bool) -> int:
-    """Of which node of G_p, or of G'_p, this position is part."""
-    return ((position + 1) % (2 * k) if meeting else position) // 2
+def edges(p: Pairing, *, meeting: bool) -> list[tuple[int, int]]:
+    """Of G_p, or of G'_p, between numbered nodes."""
+    positions = 2 * len(p)
+    return [((a + meeting) % positions // 2, (b + meeting) % positions // 2) for a, b in p]
 
 
 def cycles(p: Pairing, *, meeting: bool) -> int:
     """C(G_p), or C(G'_p): the number of components, since every node has degree two."""
-    k = len(p)
-    component = list(range(k))
-    for a, b in p:
-        i, j = (component[node(position, k, meeting=meeting)] for position in (a, b))
+    component = list(range(len(p)))
+    for a, b in edges(p, meeting=meeting):
+        i, j = component[a], component[b]
         component = [i if c == j else c for c in component]
     return len(set(component))
 
 
 def self_loops(p: Pairing) -> int:
     """Of G_p."""
-    return sum(node(a, len(p), meeting=False) == node(b, len(p), meeting=False) for a, b in p)
+    return sum(a == b for a, b in edges(p, meeting=False))
 
 
 def unrolled(p: Pairing, d: int) -> Tensor:
@@ -68,7 +67,7 @@ def unrolled(p: Pairing, d: int) -> Tensor:
         index = [0] * (2 * k)
         for (a, b), value in zip(p, values, strict=True):
             index[a] = index[b] = value
-        if all(index[j] == index[j + 1] for j in range(1, 2 * k - 1, 2)):
+        if index[1:-1:2] == index[2::2]:
             total[index[0], index[-1]] += 1
     return total
 
@@ -84,31 +83,31 @@ def equation17() -> list[Check]:
         torch.einsum("b,bi,j,bj->i", weight, x, v, x),
         torch.einsum("b,bi,bj->ij", weight, x, x),
     ]
-
-    def gap(*stated: Tensor) -> float:
-        return max(relative(right, left) for right, left in zip(stated, means, strict=True))
-
-    cases = {
-        "tr A, v, I": gap(a.trace(), v, identity(2)),
-        "the sum of A, v, I": gap(a.sum(), v, identity(2)),
-    }
-    return against_last(measured("largest relative difference of Eq. 17 from", ROUNDING, cases))
+    return checks(
+        "largest relative difference of Eq. 17 from",
+        ROUNDING,
+        {"tr A, v, I": a.trace()},
+        unlike={"the sum of A, v, I": a.sum()},
+        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
+    )
 
 
 @claim(
     "gatmiry2024/equations16-19",
     "The moments of a white sample as a sum over pairings, by the cycles of two graphs",
     source="Eq. 16 to 19 and the display after them",
-    formula=r"\begin{aligned} & \mathbb{E}\left[x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) "
-    r"x_1^{(k)}(p)^\top\right] = n^{C(\mathcal{G}'_p)} I, \\ & \mathbb{E}\left[\left(\sum_i x_i "
-    r"x_i^\top\right)^k\right] = \sum_p n^{C(\mathcal{G}_p)} d^{C(\mathcal{G}'_p) - 1} I "
-    r"\end{aligned}",
+    formula=r"\begin{aligned} & "
+    + TERM
+    + r"n^{C(\mathcal{G}'_p)} I, \\ & \mathbb{E}\left[\left(\sum_i x_i x_i^\top\right)^k\right] = "
+    r"\sum_p n^{C(\mathcal{G}_p)} d^{C(\mathcal{G}'_p) - 1} I \end{aligned}",
 )
 def sum_over_pairings(scale: Scale) -> Verdict:
-    most = scale.pick(smoke=4, quick=5, paper=6)
-    n, d = 5, 3
-    every = {k: of_power(k) for k in range(1, most + 1)}
-    terms = {p: unrolled(p, d) for k in range(1, 4) for p in every[k]}
+    n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
+    every = by_power(most)
+    flat = [p for group in every.values() for p in group]
+    terms = {p: unrolled(p, d) for p in flat if len(p) <= 3}
+    traces = {p: term.trace().item() for p, term in terms.items()}
+    stated = {p: d ** cycles(p, meeting=True) for p in flat}
 
     def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
@@ -117,51 +116,43 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             for p, matrix in terms.items()
         )
 
-    single = measured(
+    def total(base: int, values: dict[Pairing, float], most: int) -> float:
+        """Largest distance of the sum over pairings, times d, from the exact moment."""
+        sums = {
+            k: sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
+            for k in range(1, most + 1)
+        }
+        return max(relative(v, theory.wishart.trace_moment(k, n, d)) for k, v in sums.items())
+
+    printed, corrected = checks(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
         ROUNDING,
-        {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1), "d^C(G') I": term(d, 0)},
+        {"n^C(G') I": term(n, 0), "d^(C(G') - 1) I": term(d, 1)},
+        unlike={"d^C(G') I": term(d, 0)},
     )
-
-    def total(base: int, *, unrolled: bool = False) -> float:
-        """Largest distance of the sum over pairings, times d, from the exact moment."""
-        gaps = []
-        for k in range(1, (3 if unrolled else most) + 1):
-            value = sum(
-                base ** cycles(p, meeting=False)
-                * (terms[p].trace().item() if unrolled else d ** cycles(p, meeting=True))
-                for p in every[k]
-            )
-            gaps.append(relative(value, theory.wishart.trace_moment(k, n, d)))
-        return max(gaps)
-
-    sums = measured(
+    right = checks(
         f"largest relative difference of the sum over pairings from the moment, n = {n}, d = {d}",
         ROUNDING,
         {
-            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n),
-            "by Eq. 16 and 18, k <= 3": total(n, unrolled=True),
-            "n + 1 for n": total(n + 1),
+            f"n^C(G) d^(C(G') - 1), k <= {most}": total(n, stated, most),
+            "by Eq. 16 and 18, k <= 3": total(n, traces, 3),
         },
+        unlike={"n + 1 for n": total(n + 1, stated, most)},
     )
-    printed, corrected = against_last(single)
-    right = [*against_last(sums), *equation17()]
+    right += equation17()
     return Verdict(
         [printed, *right],
         [corrected, *right],
         Correction(
-            r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
-            r"n^{C(\mathcal{G}'_p)} I",
-            r"\mathbb{E}\left[x_1^{(1)}(p) \cdots x_1^{(k)}(p)^\top\right] = "
-            r"d^{C(\mathcal{G}'_p) - 1} I",
-            "The indices of (18) run over the d coordinates, not over the n examples, and the "
-            "cycle through the first and the last index makes the identity and counts for "
-            "nothing. The next display, where (16) and (19) are combined, has the right power, so "
-            "nothing follows from the misprint. Its sum over P(k) is over P(2k).",
+            TERM + r"n^{C(\mathcal{G}'_p)} I",
+            TERM + r"d^{C(\mathcal{G}'_p) - 1} I",
+            "The indices of (18) run over the d coordinates, not the n examples, and the cycle "
+            "through the first and the last makes the identity. The next display, which combines "
+            "(16) and (19), has the right power; its sum over P(k) is over P(2k).",
             Kind.MISPRINT,
             "k = 1: E[x x^T] = I, where (19) has n I.",
         ),
-        settings={"n": n, "d": d, "pairings": sum(len(group) for group in every.values())},
+        settings={"n": n, "d": d, "pairings": len(flat)},
     )
 
 
@@ -186,71 +177,61 @@ def number_of_pairings(m: int) -> int:
 )
 def cycle_counts(scale: Scale) -> Verdict:
     most = scale.pick(smoke=5, quick=6, paper=7)
-    every = {k: of_power(k) for k in range(1, most + 1)}
-    flat = [p for group in every.values() for p in group]
-    loops = {p: self_loops(p) for p in flat}
-    own, meeting = ({p: cycles(p, meeting=m) for p in flat} for m in (False, True))
-
-    def largest(count: Callable[[Pairing, int, int], int]) -> int:
-        return max(count(p, len(p), loops[p]) for p in flat)
-
-    graph = largest(lambda p, k, r: own[p] - r - (k - r) // 2)
-    meets = largest(lambda p, k, r: meeting[p] - (k - r))
-    both = largest(lambda p, k, r: own[p] + meeting[p] - k)
-    excess = measured(
+    every = by_power(most)
+    graphs = [
+        (len(p), self_loops(p), cycles(p, meeting=False), cycles(p, meeting=True))
+        for group in every.values()
+        for p in group
+    ]
+    own = max(c - r - (k - r) // 2 for k, r, c, _ in graphs)
+    meets = max(c - (k - r) for k, r, _, c in graphs)
+    both = max(c + meeting - k for k, _, c, meeting in graphs)
+    in_graph, together, longer, shorter = checks(
         "largest count of cycles minus its bound",
         at_most(0, "the bound itself, in whole numbers"),
         {
-            "C(G) <= r + [(k - r)/2]": graph,
+            "C(G) <= r + [(k - r)/2]": own,
             "C(G) + C(G') <= k + 1": both - 1,
             "C(G') <= k - r + 1": meets - 1,
             "C(G') <= k - r": meets,
-            "C(G) + C(G') <= k": both,
         },
+        unlike={"C(G) + C(G') <= k": both},
     )
 
     def share(less: int) -> float:
         """Pairings with r self-loops or more over binom(k, r) (2m - 1)!!, m = k - r - less."""
         return max(
-            sum(loops[p] >= r for p in group) / (comb(k, r) * number_of_pairings(k - r - less))
-            for k, group in every.items()
+            sum(size == k and loops >= r for size, loops, *_ in graphs)
+            / (comb(k, r) * number_of_pairings(k - r - less))
+            for k in every
             for r in range(k - less + 1)
         )
 
-    many = measured(
+    many = checks(
         "largest share of the pairings with r self-loops in",
         INEQUALITY,
-        {"binom(k, r) (2k - 2r - 1)!!": share(0), "binom(k, r) (2k - 2r - 3)!!": share(1)},
+        {"binom(k, r) (2k - 2r - 1)!!": share(0)},
+        unlike={"binom(k, r) (2k - 2r - 3)!!": share(1)},
     )
-
-    def gap(count: Callable[[int], int]) -> float:
-        return max(abs(count(m) / len(group) - 1) for m, group in every.items())
-
-    number = measured(
+    even, odd = checks(
         "largest relative difference from the number of pairings of 2m",
         ROUNDING,
-        {
-            "(2m)!!": gap(double_factorial),
-            "(2m - 1)!!": gap(number_of_pairings),
-            "m!": gap(factorial),
-        },
+        {"(2m)!!": double_factorial, "(2m - 1)!!": number_of_pairings},
+        unlike={"m!": factorial},
+        measure=lambda count: max(abs(count(m) / len(every[m]) - 1) for m in every),
     )
-    in_graph, together, longer, shorter = against_last(excess)
-    even, odd = against_last(number)
-    kept = [in_graph, together, *against_last(many)]
+    kept = [in_graph, together, *many]
     return Verdict(
         [*kept, shorter, even],
         [*kept, longer, odd],
         Correction(
             r"C(\mathcal{G}'_p) \le k - r,\quad C_m = (2m)!!",
             r"C(\mathcal{G}'_p) \le k - r + 1,\quad C_m = (2m - 1)!!",
-            "There are 1 3 5 ... (2m - 1) ways to pair 2m things; (2m)!! is more, so that what is "
-            "bounded with it stays bounded. The text bounds the cycles of G' by k - r and then by "
-            "k - r + 1 ('i.e.'); the pairing of every vector with its own transpose has r = k and "
-            "one cycle, so it is the second. (That a pair is a self-loop in at most one of the "
-            "graphs fails for k = 1.)",
+            "(2m)!! is more than the pairings of 2m, so what it bounds stays bounded. The text has "
+            "k - r and then ('i.e.') k - r + 1: where every vector is paired with its own "
+            "transpose, r = k and G' has one cycle. (For k = 1 a pair is a self-loop in both.)",
             Kind.PROOF,
             "m = 2: {1, 2, 3, 4} has 3 pairings, and 4!! = 8.",
         ),
-        settings={"k": f"1 to {most}", "pairings": len(flat)},
+        settings={"k": f"1 to {most}", "pairings": len(graphs)},
     )

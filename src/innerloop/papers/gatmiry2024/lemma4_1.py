@@ -3,50 +3,45 @@
 The truth is the forward pass itself, averaged exactly, and the expansion in words beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
-from innerloop.papers.gatmiry2024.settings import (
-    ROTATED,
-    against_last,
-    average,
-    looped_loss,
-    power,
-    square,
-    transformer_loss,
-    white,
-    word_loss,
-)
-from innerloop.papers.quantity import ROUNDING, at_most, measured
+from innerloop.papers.gatmiry2024 import settings
+from innerloop.papers.gatmiry2024.settings import ROTATED, average, between, power
+from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
-D, INVERSE = ROTATED.d, ROTATED.prior
+D, SIGMA, INVERSE = ROTATED.d, ROTATED.covariance, ROTATED.prior
 ON_RAY = 0.5 * INVERSE
 OFF_RAY = ON_RAY + 0.2 * symmetric(normal(1, D, D))
+TRACE = r"\mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}\right)"
+NORM = r"\mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L \Sigma^{*1/2}\right\|^2"
 
 
-def layered_formula(a: Tensor, u: Tensor, *, sample: bool) -> Callable[[Tensor], Tensor]:
-    """Lemma A.3, the outer factors those of the sample, as printed, or of the population."""
+def layered_terms(a: Tensor, u: Tensor, outer: Tensor | None = None) -> tuple[float, float]:
+    """The two terms of Lemma A.3; the outer factors as printed, of the sample, or of `outer`."""
 
     def formula(s: Tensor) -> Tensor:
-        outer = s if sample else ROTATED.covariance
         left, shift = identity(D), torch.zeros(1, D, dtype=DTYPE)
         for a_layer, u_layer in zip(a, u, strict=True):
             factor = identity(D) - s @ a_layer
             left, shift = left @ factor, shift @ factor + u_layer[None] @ s @ a_layer
-        half = power(outer, 0.5)
-        return square(power(outer, -0.5) @ left @ half) + square(shift @ half)
+        root = s if outer is None else outer
+        half, inverse_half = power(root, 0.5), power(root, -0.5)
+        terms = (inverse_half @ left @ half, shift @ half)
+        return torch.stack([term.square().sum((-2, -1)) for term in terms], dim=-1)
 
-    return formula
+    # The printed form, too, is a polynomial in S: Pi = I - S K makes S^-1/2 Pi S^1/2 one.
+    first, second = average(formula, ROTATED, 2 * len(a) + 1).tolist()
+    return first, second
 
 
 @claim(
@@ -58,145 +53,113 @@ def layered_formula(a: Tensor, u: Tensor, *, sample: bool) -> Callable[[Tensor],
     r"d_i^\top \Sigma A^{(i)} \prod_{j=i+1}^{L-1} (I - \Sigma A^{(j)}) \Sigma^{1/2}\right\|^2 "
     r"\end{aligned}",
 )
-def layered_loss(scale: Scale) -> Verdict:
-    layers = 2
-    a, u = 0.4 * INVERSE + 0.3 * normal(1, layers, D, D), 0.5 * normal(2, layers, D)
-    truth = transformer_loss(a, ROTATED, u)
-    words = theory.linear.layered_risk(a.mT, ROTATED.covariance, ROTATED.n, ROTATED.prior).item()
-
-    def value(a: Tensor, u: Tensor, *, sample: bool) -> float:
-        # The printed form, too, is a polynomial in S: Pi = I - S K makes S^-1/2 Pi S^1/2 one.
-        return average(layered_formula(a, u, sample=sample), ROTATED, 2 * layers + 1).item()
-
-    printed, corrected = (value(a, u, sample=sample) for sample in (True, False))
-    gap = measured(
-        "relative difference from the exact loss",
+def loss_of_layers(scale: Scale) -> Verdict:
+    a, u = 0.4 * INVERSE + 0.3 * normal(1, 2, D, D), 0.5 * normal(2, 2, D)
+    truth = settings.transformer_loss(a, ROTATED, u)
+    words = theory.linear.layered_risk(a.mT, SIGMA, ROTATED.n, INVERSE)
+    printed, (first, second) = sum(layered_terms(a, u)), layered_terms(a, u, SIGMA)
+    reverse = sum(layered_terms(a.flip(0), u.flip(0), SIGMA))
+    off, *right = checks(
+        "relative difference from the exact loss, outer factors",
         ROUNDING,
         {
             "as printed": relative(printed, truth),
-            "outer factors of the population": relative(corrected, truth),
-            "outer factors of the population, u = 0, by words": relative(
-                value(a, 0 * u, sample=False), words
-            ),
-            "outer factors of the population, layers in reverse order": relative(
-                value(a.flip(0), u.flip(0), sample=False), truth
-            ),
+            "of the population": relative(first + second, truth),
+            "of the population, first term by words": relative(first, words),
         },
+        unlike={"of the population, layers in reverse order": relative(reverse, truth)},
     )
-    off, *right = against_last(gap)
     return Verdict(
         [off],
         right,
         Correction(
             r"\Sigma^{-1/2} \cdots \Sigma^{1/2},\qquad \Sigma = \tfrac{1}{n} \sum_i x_i x_i^\top",
             r"\Sigma^{*-1/2} \cdots \Sigma^{*1/2}",
-            "The outer factors come from averaging over w* and over the query, whose covariances "
-            "are the inverse of Sigma* and Sigma* of the population; the printed formula has the "
-            "covariance of the examples there, and in the proof the average over w* leaves no "
-            "factor at all. (d_i is u_i.)",
+            "Averaging over w* and the query leaves factors of the population, not of the "
+            "examples; in the proof the average over w* leaves none. (d_i is u_i.)",
             Kind.STATEMENT,
             f"The loss of the forward pass is {truth:.5f}, the printed formula gives "
-            f"{printed:.5f}, the corrected one {corrected:.5f}.",
+            f"{printed:.5f}, the corrected one {first + second:.5f}.",
         ),
-        settings={"task": ROTATED, "layers": layers, "A, u": "dense, A not symmetric"},
+        settings={"task": ROTATED, "layers": len(a), "A, u": "dense, A not symmetric"},
     )
 
 
-def trace_formula(a: Tensor, loops: int) -> Callable[[Tensor], Tensor]:
-    """tr (I - A^1/2 S A^1/2)^2L of Lemma 4.1, for A >= 0."""
-    half = power(a, 0.5)
+def trace_loss(a: Tensor, loops: int, task: LinearRegression = ROTATED) -> float:
+    """E tr (I - A^1/2 S A^1/2)^2L of Lemma 4.1, for A >= 0."""
 
     def formula(s: Tensor) -> Tensor:
-        residual = identity(len(a)) - half @ s @ half
+        residual = identity(len(a)) - between(a, s)
         return torch.linalg.matrix_power(residual, 2 * loops).diagonal(0, -2, -1).sum(-1)
 
-    return formula
+    return average(formula, task, 2 * loops).item()
 
 
-def norm_formula(a: Tensor, loops: int, covariance: Tensor) -> Callable[[Tensor], Tensor]:
-    """|Sigma*^-1/2 (I - S A)^L Sigma*^1/2|^2."""
-    half, inverse_half = power(covariance, 0.5), power(covariance, -0.5)
-
-    def formula(s: Tensor) -> Tensor:
-        left = torch.linalg.matrix_power(identity(len(a)) - s @ a, loops)
-        return square(inverse_half @ left @ half)
-
-    return formula
+def norm_loss(a: Tensor, loops: int, covariance: Tensor = SIGMA) -> float:
+    """E |Sigma*^-1/2 (I - S A)^L Sigma*^1/2|^2."""
+    return layered_terms(a.expand(loops, D, D), torch.zeros(loops, D, dtype=DTYPE), covariance)[0]
 
 
-def shift_formula(
-    a: Tensor, u: Tensor, loops: int, *, sample: bool, telescoped: bool
-) -> Callable[[Tensor], Tensor]:
-    """The second term of Corollary A.4; its sum over loops as printed, or telescoped."""
+def telescoped_shift(a: Tensor, u: Tensor, loops: int) -> float:
+    """E |u^T (I - (I - S A)^L) Sigma*^1/2|^2."""
+    half = power(SIGMA, 0.5)
 
     def formula(s: Tensor) -> Tensor:
-        residual = identity(D) - s @ a
-        if telescoped:
-            row = u @ (identity(D) - torch.linalg.matrix_power(residual, loops))
-        else:
-            powers = [torch.linalg.matrix_power(residual, loops - 1 - i) for i in range(loops)]
-            row = sum(((u @ s @ a)[:, None] @ p)[:, 0] for p in powers)
-        return square(row.unsqueeze(1) @ power(s if sample else ROTATED.covariance, 0.5))
+        last = torch.linalg.matrix_power(identity(D) - s @ a, loops)
+        return (u @ (identity(D) - last) @ half).square().sum((-2, -1))
 
-    return formula
+    return average(formula, ROTATED, 2 * loops).item()
+
+
+LOSS_OF_LOOPS = (
+    r"\begin{aligned} L(A, u) = {} & "
+    + TRACE
+    + r" \\ & + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma A)^{L-1-i} "
+    r"\Sigma^{1/2}\right\|^2 \end{aligned}"
+)
 
 
 @claim(
     "gatmiry2024/corollaryA.4",
     "The loss of the looped transformer as a function of A and u",
     source="Corollary A.4",
-    formula=r"\begin{aligned} L(A, u) = {} & \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma "
-    r"A^{1/2})^{2L}\right) \\ & + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma "
-    r"A)^{L-1-i} \Sigma^{1/2}\right\|^2 \end{aligned}",
+    formula=LOSS_OF_LOOPS,
 )
 def loss_of_loops(scale: Scale) -> Verdict:
     loops = scale.pick(smoke=2, quick=3, paper=3)
-    u = normal(2, D)
-
-    def truth(a: Tensor) -> float:
-        return transformer_loss(a.expand(loops, D, D), ROTATED, u.expand(loops, D))
-
-    def value(a: Tensor, *, trace: bool, sample: bool, telescoped: bool = False) -> float:
-        first = trace_formula(a, loops) if trace else norm_formula(a, loops, ROTATED.covariance)
-        second = shift_formula(a, u, loops, sample=sample, telescoped=telescoped)
-        return average(lambda s: first(s) + second(s), ROTATED, 2 * loops + 1).item()
-
-    words = theory.linear.tied_risk(
-        OFF_RAY, ROTATED.covariance, ROTATED.n, ROTATED.prior, loops=loops, shift=u
-    ).item()
-    on_ray, off_ray = (value(a, trace=True, sample=True) for a in (ON_RAY, OFF_RAY))
-    corrected = value(OFF_RAY, trace=False, sample=False, telescoped=True)
-    gap = measured(
+    u = normal(2, 1, D)
+    rays = {"on": ON_RAY.expand(loops, D, D), "off": OFF_RAY.expand(loops, D, D)}
+    shifts = u.expand(loops, D)
+    truth = {k: settings.transformer_loss(a, ROTATED, shifts) for k, a in rays.items()}
+    printed_shift = {k: layered_terms(a, shifts)[1] for k, a in rays.items()}
+    printed = {k: trace_loss(a[0], loops) + printed_shift[k] for k, a in rays.items()}
+    norm = norm_loss(OFF_RAY, loops)
+    words = settings.word_loss(ROTATED, loops, u[0])(OFF_RAY).item()
+    on, off, *right = checks(
         "relative difference from the loss of the forward pass",
         ROUNDING,
         {
-            "as printed, on the ray": relative(on_ray, truth(ON_RAY)),
-            "as printed, off the ray": relative(off_ray, truth(OFF_RAY)),
-            "corrected": relative(corrected, truth(OFF_RAY)),
-            "expansion in words": relative(words, truth(OFF_RAY)),
-            "second term as printed": relative(
-                value(OFF_RAY, trace=False, sample=True), truth(OFF_RAY)
-            ),
+            "as printed, on the ray": relative(printed["on"], truth["on"]),
+            "as printed, off the ray": relative(printed["off"], truth["off"]),
+            "corrected": relative(norm + telescoped_shift(OFF_RAY, u, loops), truth["off"]),
+            "expansion in words": relative(words, truth["off"]),
         },
+        unlike={"second term as printed": relative(norm + printed_shift["off"], truth["off"])},
     )
-    checks = against_last(gap)
     return Verdict(
-        checks[:2],
-        checks[2:],
+        [on, off],
+        right,
         Correction(
-            r"\begin{aligned} & \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L} \\ & + "
-            r"\mathbb{E} \left\|\sum_i u^\top \Sigma A (I - \Sigma A)^{L-1-i} \Sigma^{1/2}"
-            r"\right\|^2 \end{aligned}",
-            r"\begin{aligned} & \mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L \Sigma^{*1/2}"
-            r"\right\|^2 \\ & + \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) "
+            LOSS_OF_LOOPS,
+            r"\begin{aligned} & "
+            + NORM
+            + r" \\ & + \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) "
             r"\Sigma^{*1/2}\right\|^2 \end{aligned}",
-            "As in Lemma A.3, the outer factors of both terms must be of the population. In the "
-            "first, the printed form is the loss only on the ray (see Lemma 4.1). In the second, "
-            "the sum telescopes to I - (I - Sigma A)^L, and the query's covariance is Sigma*. That "
-            "u = 0 is best remains true: the second term is a positive quadratic form in u.",
+            "As in Lemma A.3 the outer factors are of the population, and the first term is the "
+            "loss only on the ray (see Lemma 4.1). That u = 0 is best remains true.",
             Kind.STATEMENT,
-            f"On the ray (A = 0.5/Sigma*) the loss is {truth(ON_RAY):.4f} and the printed formula "
-            f"gives {on_ray:.4f}; off it, {truth(OFF_RAY):.4f} and {off_ray:.4f}.",
+            f"On the ray (A = 0.5/Sigma*) the loss is {truth['on']:.4f} and the printed formula "
+            f"gives {printed['on']:.4f}; off it, {truth['off']:.4f} and {printed['off']:.4f}.",
         ),
         settings={"task": ROTATED, "loops": loops},
     )
@@ -206,67 +169,48 @@ def loss_of_loops(scale: Scale) -> Verdict:
     "gatmiry2024/lemma4.1",
     "With u = 0 the loss is a trace of a power",
     source="Lemma 4.1",
-    formula=r"L(A, 0) = \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}\right)",
+    formula="L(A, 0) = " + TRACE,
 )
 def loss_as_trace(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2), quick=(1, 2, 3), paper=(1, 2, 3))
-    small, diagonal = white(2, 5), torch.diag(torch.tensor([1.2, 0.4], dtype=DTYPE))
 
-    def printed(a: Tensor, loops: int, task: LinearRegression = ROTATED) -> float:
-        return average(trace_formula(a, loops), task, 2 * loops).item()
+    def over_loss(value: Callable[[Tensor, int], float], a: Tensor = OFF_RAY) -> list[float]:
+        return [value(a, L) / settings.looped_loss(a, ROTATED, L) for L in depths]
 
-    def corrected(a: Tensor, loops: int) -> float:
-        return average(norm_formula(a, loops, ROTATED.covariance), ROTATED, 2 * loops).item()
-
-    def swapped(a: Tensor, loops: int) -> float:
-        """As corrected, with the inverse of Sigma* for Sigma*."""
-        return average(norm_formula(a, loops, INVERSE), ROTATED, 2 * loops).item()
-
-    def words(a: Tensor, loops: int) -> float:
-        return word_loss(ROTATED, loops)(a).item()
-
-    def off(formula: Callable[[Tensor, int], float], a: Tensor = OFF_RAY) -> float:
-        return max(relative(formula(a, L), looped_loss(a, ROTATED, L)) for L in depths)
-
-    gap = measured(
+    printed, on_ray = over_loss(trace_loss), over_loss(trace_loss, ON_RAY)
+    wrong, *right = checks(
         "largest relative difference from the loss of the forward pass",
         ROUNDING,
         {
-            "as printed, off the ray": off(printed),
-            "as printed, on the ray": off(printed, ON_RAY),
-            "corrected": off(corrected),
-            "expansion in words": off(words),
-            "corrected, outer factors exchanged": off(swapped),
+            "as printed, off the ray": printed,
+            "as printed, on the ray": on_ray,
+            "corrected": over_loss(norm_loss),
+            "expansion in words": over_loss(lambda a, L: settings.word_loss(ROTATED, L)(a).item()),
         },
+        unlike={"outer factors exchanged": over_loss(partial(norm_loss, covariance=INVERSE))},
+        measure=lambda ratios: max(abs(ratio - 1) for ratio in ratios),
     )
-
-    def excess(a: Tensor) -> float:
-        return max(printed(a, L) / looped_loss(a, ROTATED, L) - 1 for L in depths)
-
-    below = measured(
+    below = checks(
         "largest printed formula / loss - 1",
         at_most(-1e-10, "tr M^2 < |M|_F^2 unless M is symmetric; 1e-10 is rounding"),
-        {"off the ray": excess(OFF_RAY), "on the ray": excess(ON_RAY)},
+        {"off the ray": max(printed) - 1},
+        unlike={"on the ray": max(on_ray) - 1},
     )
-    wrong, *right = against_last(gap)
-    losses = [
-        f"{looped_loss(diagonal, small, L):.4f} ({printed(diagonal, L, small):.4f})" for L in depths
-    ]
+    task, a = settings.white(2, 5), torch.diag(torch.tensor([1.2, 0.4], dtype=DTYPE))
+    losses = [(settings.looped_loss(a, task, L), trace_loss(a, L, task)) for L in depths]
     return Verdict(
         [wrong],
-        [*right, *against_last(below)],
+        [*right, *below],
         Correction(
-            r"L(A, 0) = \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma A^{1/2})^{2L}",
-            r"\begin{aligned} & L = \mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L "
-            r"\Sigma^{*1/2}\right\|^2 \\ & \ge \mathbb{E}\,\mathrm{tr}(I - A^{1/2} \Sigma "
-            r"A^{1/2})^{2L} \end{aligned}",
-            "With M = (I - Sigma A)^L, seen in coordinates in which Sigma* = I, the loss is "
-            "E |M|^2 = E tr M M^T, and the printed formula is E tr M^2. They agree when M is "
-            "symmetric, which for every sample Sigma needs A on the ray; elsewhere the printed "
-            "formula is too small. The later results survive where they use it as a lower bound.",
+            "L(A, 0) = " + TRACE,
+            r"\begin{aligned} & L(A, 0) = " + NORM + r" \\ & \ge " + TRACE + r" \end{aligned}",
+            "With M = (I - Sigma A)^L, where Sigma* = I, the loss is E tr M M^T and the formula "
+            "E tr M^2. M is symmetric for every sample only on the ray; elsewhere the formula is "
+            "too small. Later results survive where they use it as a lower bound.",
             Kind.STATEMENT,
             "Sigma* = I, n = 5, A = diag(1.2, 0.4): the loss (and the formula) is "
-            f"{', '.join(losses)} for {', '.join(map(str, depths))} loops.",
+            + ", ".join(f"{loss:.4f} ({trace:.4f})" for loss, trace in losses)
+            + f" for {', '.join(map(str, depths))} loops.",
         ),
         settings={"task": ROTATED, "loops": ", ".join(map(str, depths))},
     )
@@ -276,35 +220,29 @@ def loss_as_trace(scale: Scale) -> Verdict:
     "gatmiry2024/lemmaA.6",
     "The preconditioner can be moved into the distribution of the covariates",
     source="Lemma A.6",
-    formula=r"\begin{aligned} & \mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}"
-    r"\right) = \mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right], \\ & \tilde x_i \sim "
+    formula=r"\begin{aligned} & "
+    + TRACE
+    + r" = \mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right], \\ & \tilde x_i \sim "
     r"\mathcal{N}(0, A^{1/2} \Sigma^* A^{1/2}) \end{aligned}",
 )
 def changed_covariance(scale: Scale) -> Verdict:
     """The left side by quadrature and in words, the right side by moments."""
-    loops = 2
-    left = average(trace_formula(OFF_RAY, loops), ROTATED, 2 * loops).item()
-    words = theory.linear.lower_bound(OFF_RAY, ROTATED.covariance, ROTATED.n, loops=loops).item()
+    left = trace_loss(OFF_RAY, 2)
+    words = theory.linear.lower_bound(OFF_RAY, SIGMA, ROTATED.n, loops=2).item()
 
-    def right(outer: Tensor, inner: Tensor) -> float:
-        half = power(outer, 0.5)
-        values = torch.linalg.eigvalsh(half @ inner @ half).tolist()
-        spectrum = [Fraction(v) for v in values]
-        return float(sum(theory.wishart.residual_eigenvalues(spectrum, ROTATED.n, 2 * loops)))
+    def right(inner: Tensor) -> float:
+        spectrum = [Fraction(v) for v in torch.linalg.eigvalsh(between(OFF_RAY, inner)).tolist()]
+        return float(sum(theory.wishart.residual_eigenvalues(spectrum, ROTATED.n, 4)))
 
-    sigma = ROTATED.covariance
-    gap = measured(
-        "relative difference from the left side",
-        ROUNDING,
-        {
-            "the right side": relative(right(OFF_RAY, sigma), left),
-            "the left side in words": relative(words, left),
-            "covariance A^1/2 Sigma*^2 A^1/2": relative(right(OFF_RAY, sigma @ sigma), left),
-        },
-    )
     return Verdict(
-        against_last(gap),
-        settings={"task": ROTATED, "loops": loops, "A": "symmetric, off the ray"},
+        checks(
+            "relative difference from the left side",
+            ROUNDING,
+            {"the right side": right(SIGMA), "the left side in words": words},
+            unlike={"covariance A^1/2 Sigma*^2 A^1/2": right(SIGMA @ SIGMA)},
+            measure=lambda value: relative(value, left),
+        ),
+        settings={"task": ROTATED, "loops": 2, "A": "symmetric, off the ray"},
         remarks=[
             "The text before the formula has a further factor Sigma^1/2 in the trace.",
             "The left side is called the first part of the loss; it is so on the ray only, see "

@@ -1,13 +1,12 @@
 """What several claims of the paper share: its delta, its weights, and exact averages over contexts.
 
-One reading throughout. As in section 3.5, A is any d x d matrix, symmetric or not; where a matrix
-that is not symmetric is compared in the order of symmetric matrices, its symmetric part is meant.
-S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the population,
-and *the ray* the set of A = a Sigma*^-1.
+As in section 3.5, A is any d x d matrix; in the order of symmetric matrices its symmetric part is
+meant. S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the
+population, and *the ray* the set of A = a Sigma*^-1.
 
-Losses are exact. The integrands are polynomials in S, so that the printed formulas and the
-transformer's own forward pass are evaluated at the nodes of a quadrature that integrates them
-without error. `theory.linear.tied_risk`, an expansion in words, is a second and independent way.
+Losses are exact. They average polynomials in S, so printed formulas and the transformer's own
+forward pass are evaluated at the nodes of a quadrature that integrates them without error. The
+expansion in words, `theory.linear.tied_risk`, is a second and independent way.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import GATMIRY
-from innerloop.papers.common import DTYPE, identity, rotated
+from innerloop.papers.common import DTYPE, identity, rotated, symmetric
 from innerloop.papers.quantity import Cases, at_most
 from innerloop.papers.verdict import Check
 from innerloop.prompt import Prompt
@@ -55,8 +54,21 @@ def power(matrix: Tensor, exponent: float) -> Tensor:
     return vectors @ torch.diag_embed(values**exponent) @ vectors.mT
 
 
-def square(matrices: Tensor) -> Tensor:
-    return matrices.square().sum((-2, -1))
+def between(outer: Tensor, inner: Tensor) -> Tensor:
+    """outer^1/2 inner outer^1/2."""
+    half = power(outer, 0.5)
+    return half @ inner @ half
+
+
+def order_distance(a: Tensor, step: float, sigma: Float[Tensor, "d d"]) -> float:
+    """The least r with (1 - r) step Sigma*^-1 <= A <= (1 + r) step Sigma*^-1."""
+    values = torch.linalg.eigvalsh(symmetric(between(sigma, a)))
+    return (values / step - 1).abs().max().item()
+
+
+def sheared(t: float) -> Float[Tensor, "2 2"]:
+    """I - t E_12: I - A is nilpotent."""
+    return torch.tensor([[1, -t], [0, 1]], dtype=DTYPE)
 
 
 def paper_weights(
@@ -85,6 +97,15 @@ def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree:
     return torch.einsum("b,b...->...", weights, formula(factors @ factors.mT))
 
 
+def prediction_error(
+    a: Tensor, u: Tensor | None, root: Float[Tensor, "batch d d"], w: Tensor, query: Tensor
+) -> Float[Tensor, " batch"]:
+    """TF(Z_0) - y_q of contexts with S = root^T root: for the model d examples stand for n."""
+    x = len(w) ** 0.5 * root
+    prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(len(x), 1))
+    return (GATMIRY.predict(*paper_weights(a, u), prompt) - prompt.y_query)[:, 0]
+
+
 def transformer_loss(
     a: Float[Tensor, "layers d d"],
     task: LinearRegression,
@@ -92,25 +113,16 @@ def transformer_loss(
 ) -> float:
     """E (TF(Z_0) - y_q)^2 of the forward pass (3) and (4) itself, exactly.
 
-    The model sees a context only through S and the labels, so d examples with the right S stand for
-    n. Its error is a bilinear form in (w, x_q) plus, with shifts u, a linear one in x_q: the mean
-    square over Gaussians is the sum of squares over the columns of a root of each covariance.
+    The error is bilinear in (w, x_q) plus, with shifts u, linear in x_q: its mean square over
+    Gaussians is the sum of squares over the columns of a root of each covariance.
     """
     factors, weights = contexts(task, 2 * len(a))
-    x = task.d**0.5 * factors.mT
-    p, q = paper_weights(a, u)
-
-    def error(w: Tensor, query: Tensor) -> Tensor:
-        batch = len(x)
-        prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(batch, 1))
-        return (GATMIRY.predict(p, q, prompt) - prompt.y_query)[:, 0]
-
-    total = torch.zeros(len(x), dtype=DTYPE)
+    total = torch.zeros(len(factors), dtype=DTYPE)
     for query in torch.linalg.cholesky(task.covariance).mT:
-        constant = error(torch.zeros_like(query), query)
+        constant = prediction_error(a, u, factors.mT, torch.zeros_like(query), query)
         total += constant.square()
         for w in torch.linalg.cholesky(task.prior).mT:
-            total += (error(w, query) - constant).square()
+            total += (prediction_error(a, u, factors.mT, w, query) - constant).square()
     return (weights * total).sum().item()
 
 
@@ -126,12 +138,12 @@ def least_loss(loops: int, n: int, d: int) -> float:
 
 
 def word_loss(
-    task: LinearRegression, loops: int, *, symmetric: bool = False
+    task: LinearRegression, loops: int, u: Float[Tensor, " d"] | None = None
 ) -> Callable[[Tensor], Tensor]:
-    """A -> L(A, 0) by the expansion in words: any n, and differentiable.
+    """A -> L(A, u) by the expansion in words: any n, and differentiable.
 
     theory's preconditioner multiplies the gradient, as A^T does in the paper (Proposition 3.1).
     """
     return lambda a: theory.linear.tied_risk(
-        a.mT, task.covariance, task.n, task.prior, loops=loops, symmetric=symmetric
+        a.mT, task.covariance, task.n, task.prior, loops=loops, shift=u
     )

@@ -3,25 +3,26 @@
 The predictions are those of the paper's own forward pass on one given prompt; |v|_M^2 = v^T M v.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.models import GATMIRY
 from innerloop.papers.common import DTYPE, identity, normal, random_rotation, rotated
-from innerloop.papers.gatmiry2024.settings import accuracy, paper_weights, power
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Quantity
+from innerloop.papers.gatmiry2024.settings import accuracy, between, power, prediction_error
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.prompt import Prompt
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 LOOPS, ZETA = 2, 0.3
 LONG, SHORT = 10**30, 20
 """With fewer than 1e30 examples 16 delta d^{1/(2L)}, by which the bound is enlarged, is large."""
+BOUND = (
+    r"\Sigma^{out} \preceq (2 - \zeta) \Sigma^*\; \Rightarrow \\ & (\mathrm{TF}_L - "
+    r"y_q^{out})^2 \le (1 + r)^2 (1 + r - \zeta)^{2L} \|x_q^{out}\|_{\Sigma^*}^2 "
+    r"\|w^{out,*}\|_{\Sigma^{*-1}}^2, \\ & r = 16\delta d^{1/(2L)} \end{aligned}"
+)
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,10 @@ class Instance:
     query: Tensor
 
     def error(self, step: float) -> float:
-        """(TF(Z_0) - y_q)^2 with A = step / Sigma*, u = 0.
-
-        d examples with the right (1/n) X X^T stand for any number of them.
-        """
-        d, root = len(self.sigma), power(self.sigma, 0.5)
-        x = d**0.5 * power(root @ self.relative @ root, 0.5)
-        prompt = Prompt(
-            x[None], (x @ self.w)[None], self.query[None, None], (self.w @ self.query)[None, None]
-        )
-        a = (step * self.sigma.inverse()).expand(LOOPS, d, d)
-        error = GATMIRY.predict(*paper_weights(a), prompt) - prompt.y_query
-        return error.square().item()
+        """(TF(Z_0) - y_q)^2 with A = step / Sigma*, u = 0."""
+        root = power(between(self.sigma, self.relative), 0.5)
+        a = (step * self.sigma.inverse()).expand(LOOPS, -1, -1)
+        return prediction_error(a, None, root[None], self.w, self.query).square().item()
 
     def norms(self, *, swapped: bool) -> float:
         """|x_q|^2 |w|^2 in the norms of the theorem, or in those that the proof leads to."""
@@ -56,63 +49,48 @@ class Instance:
         return (self.query @ inner @ self.query * (self.w @ outer @ self.w)).item()
 
 
-def spectral(eigenvalues: list[float], rotation: Tensor) -> Tensor:
-    return rotation.mT @ torch.diag(torch.tensor(eigenvalues, dtype=DTYPE)) @ rotation
-
-
 def counterexample(extreme: float) -> Instance:
     """Sigma* = diag(4, 0.04), w along the long axis, the query along the short one.
 
     The eigenvalues of the relative covariance are 1 and the extreme one, in rotated axes.
     """
-    relative = spectral([1.0, extreme], random_rotation(2, seed=0))
-    return Instance(
-        torch.diag(torch.tensor([4.0, 0.04], dtype=DTYPE)), relative, *identity(2).unbind()
-    )
+    sigma = torch.diag(torch.tensor([4.0, 0.04], dtype=DTYPE))
+    return Instance(sigma, rotated([1.0, extreme], seed=0), *identity(2).unbind())
 
 
 def random_instance(seed: int, least: float, largest: float) -> Instance:
     """d = 3; w and the query are extreme for the error, or anything."""
-    sigma, rotation = rotated([2.0, 0.7, 0.1], seed), random_rotation(3, seed + 1)
-    middle = (least + largest) / 2
-    relative = spectral([least, middle, largest], rotation)
-    root = power(sigma, 0.5)
+    sigma = rotated([2.0, 0.7, 0.1], seed)
+    relative = rotated([least, (least + largest) / 2, largest], seed + 1)
     w, query = normal(seed, 3), normal(seed + 50, 3)
     if seed % 2 == 0:  # along the eigenvector whose factor is the largest
-        axis = rotation[0 if abs(1 - least) >= abs(1 - largest) else -1]
-        w, query = power(root, -1) @ axis, root @ axis
+        axis = random_rotation(3, seed + 1)[0 if abs(1 - least) >= abs(1 - largest) else -1]
+        w, query = power(sigma, -0.5) @ axis, power(sigma, 0.5) @ axis
     return Instance(sigma, relative, w, query)
 
 
+def room(n: int, d: int) -> float:
+    """16 delta d^{1/(2L)}."""
+    return 16 * accuracy(LOOPS, n, d) * d ** (1 / (2 * LOOPS))
+
+
 def printed_factor(d: int) -> float:
-    """(1 + 16 delta d^{1/(2L)})^2 (1 + 16 delta d^{1/(2L)} - zeta)^{2L}."""
-    extra = 16 * accuracy(LOOPS, LONG, d) * d ** (1 / (2 * LOOPS))
-    return (1 + extra) ** 2 * (1 + extra - ZETA) ** (2 * LOOPS)
+    """(1 + r)^2 (1 + r - zeta)^{2L}, r = 16 delta d^{1/(2L)}."""
+    return (1 + room(LONG, d)) ** 2 * (1 + room(LONG, d) - ZETA) ** (2 * LOOPS)
 
 
-def instance_bound(scale: Scale, least: float, formula: str, note: str) -> Verdict:
-    """The bound for prompts whose relative covariance has eigenvalues in [least, 2 - zeta]."""
-    seeds = range(scale.pick(smoke=10, quick=40, paper=400))
-    within = [random_instance(seed, least, 2 - ZETA) for seed in seeds]
-    beyond = [random_instance(seed, least, 1.75) for seed in seeds]
-    extreme = counterexample(ZETA if least < 1 else 2 - ZETA)
+def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
+    """As printed; with the norms exchanged; and, beyond the statement, attained for a short n."""
+    within, beyond = (
+        [random_instance(seed, least, largest) for seed in range(count)]
+        for largest in (2 - ZETA, 1.75)
+    )
 
-    def share(case: tuple[list[Instance], bool]) -> float:
-        instances, swapped = case
+    def share(instances: list[Instance], *, swapped: bool) -> float:
         return max(
             i.error(1.0) / (printed_factor(len(i.w)) * i.norms(swapped=swapped)) for i in instances
         )
 
-    bound = Quantity[tuple[list[Instance], bool]](
-        "largest squared error over the bound, n = 1e30", share, INEQUALITY
-    ).of(
-        {
-            "as printed": ([extreme], False),
-            "as printed, Sigma_out up to 1.75 Sigma*": ([counterexample(1.75)], False),
-            "norms exchanged": ([extreme, *within], True),
-            "norms exchanged, Sigma_out up to 1.75 Sigma*": (beyond, True),
-        }
-    )
     # The model takes its step from one function of theory, the bound from another one.
     step = theory.linear.looped_optimum(LOOPS, SHORT, 3).steps[0].item()
     best = 1 - float(theory.linear.optimal_gap(LOOPS, SHORT, 3))
@@ -121,42 +99,54 @@ def instance_bound(scale: Scale, least: float, formula: str, note: str) -> Verdi
         factor = max(abs(1 - multiple * best * x) for x in (least, 2 - ZETA)) ** (2 * LOOPS)
         return abs(max(i.error(step) / (factor * i.norms(swapped=True)) for i in within) - 1)
 
-    exact = Quantity[float](
+    far = "Sigma_out up to 1.75 Sigma*"
+    return checks(
+        "largest squared error over the bound, n = 1e30",
+        INEQUALITY,
+        {
+            "as printed": share([extreme], swapped=False),
+            "norms exchanged": share([extreme, *within], swapped=True),
+        },
+        unlike={
+            f"as printed, {far}": share([counterexample(1.75)], swapped=False),
+            f"norms exchanged, {far}": share(beyond, swapped=True),
+        },
+    ) + checks(
         f"beyond the statement, n = {SHORT}: |largest squared error over max |1 - a x|^2L times "
         "the exchanged norms - 1|, with",
-        attained,
         ROUNDING,
-    ).of({"a = a*": 1.0, "a = 0.99 a*": 0.99})
+        {"a = a*": 1.0},
+        unlike={"a = 0.99 a*": 0.99},
+        measure=attained,
+    )
+
+
+def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
+    """The bound for prompts whose relative covariance has eigenvalues in [least, 2 - zeta]."""
+    extreme = counterexample(ZETA if least < 1 else 2 - ZETA)
+    count = scale.pick(smoke=10, quick=40, paper=400)
+    off, *right = bound_checks(count, least, extreme)
     printed, corrected = (printed_factor(2) * extreme.norms(swapped=s) for s in (False, True))
     return Verdict(
-        printed=[bound.check("as printed", unlike="as printed, Sigma_out up to 1.75 Sigma*")],
-        corrected=[
-            bound.check("norms exchanged", unlike="norms exchanged, Sigma_out up to 1.75 Sigma*"),
-            exact.check("a = a*", unlike="a = 0.99 a*"),
-        ],
-        correction=Correction(
+        [off],
+        right,
+        Correction(
             r"(\cdots)\, \|x_q^{out}\|_{\Sigma^*}^2\, \|w^{out,*}\|_{\Sigma^{*-1}}^2",
             r"\begin{aligned} & (\cdots)\, \|x_q^{out}\|_{\Sigma^{*-1}}^2\, "
-            r"\|w^{out,*}\|_{\Sigma^*}^2; \quad \text{for every } n \text{ and } A = a^* "
-            r"\Sigma^{*-1}: \\ & \max_{" + formula + r"} |1 - a^* x|^{2L}\, "
-            r"\|x_q^{out}\|_{\Sigma^{*-1}}^2\, \|w^{out,*}\|_{\Sigma^*}^2 \end{aligned}",
-            "The two norms are exchanged. The error is w^T A^-1/2 (I - A^1/2 Sigma_out A^1/2)^L "
-            "A^1/2 x_q, so that its square is at most (w^T A^-1 w)(x_q^T A x_q) times the norm of "
-            "the bracket to the power 2L, and A is close to the inverse of Sigma*: the last step "
-            "of the proof replaces A^-1 by the inverse of Sigma*, and A by Sigma*. For Sigma* = I "
-            f"there is no difference. {note} Since the best symmetric A is a*/Sigma* exactly, "
-            "the second form holds for every n, without delta, and is attained.",
+            r"\|w^{out,*}\|_{\Sigma^*}^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; "
+            r"(\cdots) = \max_x |1 - a^* x|^{2L} \end{aligned}",
+            "The norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) times "
+            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, close to "
+            "the inverse of Sigma*, by Sigma*. The second form, x in the range of the eigenvalues "
+            "of Sigma_out/Sigma*, holds for every n, without delta, and is attained. In Sigma_out "
+            f"the factor 1/n is missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
             f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
             f"one {corrected:.2f}.",
         ),
-        settings={"L": LOOPS, "zeta": ZETA, "prompts": len(within), "d": "3, and 2"},
-        remarks=[
-            "16 delta d^(1/(2L)) is "
-            f"{16 * accuracy(LOOPS, LONG, 2) * 2**0.25:.4f} at n = 1e30, d = 2, and "
-            f"{16 * accuracy(LOOPS, 10**4, 2) * 2**0.25:.0f} at n = 1e4.",
-        ],
+        settings={"L": LOOPS, "zeta": ZETA, "prompts": count, "d": "3, and 2"},
+        remarks=[f"d = 2: r is {room(LONG, 2):.4f} at n = 1e30, {room(10**4, 2):.0f} at n = 1e4."],
     )
 
 
@@ -165,34 +155,18 @@ def instance_bound(scale: Scale, least: float, formula: str, note: str) -> Verdi
     "The optimal looped transformer has a small error on every prompt whose covariance is "
     "comparable to that of training",
     source="Theorem 4.5, Eq. 10",
-    formula=r"\begin{aligned} & \Sigma^* \preceq \Sigma^{out} \preceq (2 - \zeta) \Sigma^*\; "
-    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + r)^2 (1 + r - \zeta)^{2L} "
-    r"\|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2, \\ & r = 16\delta d^{1/(2L)} "
-    r"\end{aligned}",
+    formula=r"\begin{aligned} & \Sigma^* \preceq " + BOUND,
 )
 def bound_on_other_prompts(scale: Scale) -> Verdict:
-    return instance_bound(
-        scale,
-        1.0,
-        r"1 \le x \le 2 - \zeta",
-        "Condition (10) asks for Sigma* <= Sigma_out; the appendix, and the proof, have "
-        "zeta Sigma* <= Sigma_out. Sigma_out is (1/n) X X^T; the factor 1/n is missing.",
-    )
+    note = "The appendix, and the proof, ask for zeta Sigma* <= Sigma_out in place of (10)."
+    return instance_bound(scale, 1.0, note)
 
 
 @claim(
     "gatmiry2024/theoremA.13",
     "Theorem 4.5 again, under a weaker condition",
     source="Theorem A.13, Eq. 30",
-    formula=r"\begin{aligned} & \zeta \Sigma^* \preceq \Sigma^{out} \preceq (2 - \zeta) \Sigma^*\; "
-    r"\Rightarrow \\ & (\mathrm{TF}_L - y_q^{out})^2 \le (1 + r)^2 (1 + r - \zeta)^{2L} "
-    r"\|x_q^{out}\|_{\Sigma^*}^2 \|w^{out,*}\|_{\Sigma^{*-1}}^2, \\ & r = 16\delta d^{1/(2L)} "
-    r"\end{aligned}",
+    formula=r"\begin{aligned} & \zeta \Sigma^* \preceq " + BOUND,
 )
 def bound_on_other_prompts_restated(scale: Scale) -> Verdict:
-    return instance_bound(
-        scale,
-        ZETA,
-        r"\zeta \le x \le 2 - \zeta",
-        "Sigma_out is (1/n) X X^T; the factor 1/n is missing, and A^out in the proof is A^opt.",
-    )
+    return instance_bound(scale, ZETA, "A^out in the proof is A^opt.")
