@@ -21,8 +21,7 @@ from torch.nn.functional import pad
 from innerloop import theory
 from innerloop.models import GATMIRY
 from innerloop.papers.common import DTYPE, identity, rotated, symmetric
-from innerloop.papers.quantity import Cases, at_most
-from innerloop.papers.verdict import Check
+from innerloop.papers.quantity import at_most
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -31,12 +30,6 @@ ROTATED = LinearRegression.with_inverse_prior(rotated([1.2, 0.5, 0.3], seed=0), 
 DESCENT = at_most(
     1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
 )
-
-
-def against_last(cases: Cases) -> list[Check]:
-    """A check of every case but the last one, which is their control."""
-    *names, control = cases
-    return [cases.check(name, unlike=control) for name in names]
 
 
 def accuracy(loops: int, n: float, d: int) -> float:
