@@ -55,15 +55,15 @@ def by_hand(model, tokens, labels):
         linear("embed", torch.cat([token, normal(2) * 0 if k >= shown else _pair(labels[k])]))
         for k, token in enumerate(tokens)
     ]
-    for i, layer in enumerate(model.layers):
-        name = f"layers.{i}"
-        mixed = attention(name, states, layer.heads, len(states[0]))
+    for i, layer in enumerate(model.layers.blocks):
+        name = f"layers.blocks.{i}"
+        mixed = attention(name, states, layer.shape.heads, len(states[0]))
         pairs = zip(states, mixed, strict=True)
-        states = [norm(f"{name}.after_attention", x + m) for x, m in pairs]
-        fed = [linear(f"{name}.feed_forward.0", x).clamp_min(0) for x in states]
-        fed = [linear(f"{name}.feed_forward.2", x) for x in fed]
+        states = [norm(f"{name}.attention_norm", x + m) for x, m in pairs]
+        fed = [linear(f"{name}.into_hidden", x).clamp_min(0) for x in states]
+        fed = [linear(f"{name}.out_of_hidden", x) for x in fed]
         pairs = zip(states, fed, strict=True)
-        states = [norm(f"{name}.after_feed_forward", x + f) for x, f in pairs]
+        states = [norm(f"{name}.feed_forward_norm", x + f) for x, f in pairs]
     return torch.cat([linear("read", x) for x in states])
 
 
@@ -160,9 +160,9 @@ def test_the_weights_come_from_the_generator_alone():
 
 def test_the_first_weights_have_glorots_variance_and_the_sizes_of_the_paper():
     model = DictionaryEncoder(100, 8, generator=seeded())
-    assert len(model.layers) == 4
+    assert len(model.layers.blocks) == 4
     assert model.read.weight.dtype == torch.float32
-    first = model.layers[0].feed_forward[0]
+    first = model.layers.blocks[0].into_hidden
     assert first.weight.shape == (512, 256)
     assert (first.bias == 0).all()
     variance = 2 / (512 + 256)

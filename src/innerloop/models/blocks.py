@@ -95,7 +95,7 @@ class Block(nn.Module):
         self.out_of_hidden = unset_linear(shape.hidden_width, width, dtype)
         self.attention_norm = self._norm(dtype)
         self.feed_forward_norm = self._norm(dtype)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = nn.Dropout(shape.dropout) if shape.dropout else nn.Identity()
 
     def forward(
         self, x: Float[Tensor, "batch length width"], *, causal: bool = True

@@ -1,6 +1,6 @@
 """The standard transformer encoder on a dictionary of tokens with labels.
 
-In shapes, `position` is a token of the dictionary, `width` is d_model and `hidden` is d_ff.
+In shapes, `position` is a token of the dictionary.
 """
 
 from __future__ import annotations
@@ -10,43 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.algorithms.learner import dictionary_curve, example_by_example
+from innerloop.models.blocks import BlockShape, unset_linear
+from innerloop.models.decoder import Stack
 from innerloop.prompt import Prompt
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each added to its input and normalised.
-
-        x <- norm(x + attention(x)),   x <- norm(x + W_2 relu(W_1 x + b_1) + b_2)
-
-    Vaswani et al. (2017), section 3.1, without dropout. Every position attends to every position,
-    with `heads` heads of width / heads coordinates each.
-    """
-
-    def __init__(self, width: int, hidden: int, heads: int, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query_key_value = _linear(width, 3 * width, dtype)
-        self.merge = _linear(width, width, dtype)
-        self.after_attention = nn.LayerNorm(width, dtype=dtype)
-        self.feed_forward = nn.Sequential(
-            _linear(width, hidden, dtype), nn.ReLU(), _linear(hidden, width, dtype)
-        )
-        self.after_feed_forward = nn.LayerNorm(width, dtype=dtype)
-
-    def attention(
-        self, x: Float[Tensor, "batch position width"]
-    ) -> Float[Tensor, "batch position width"]:
-        """softmax(q k^T / sqrt(width / heads)) v of every head, merged by one matrix."""
-        parts = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))
-        q, k, v = parts.permute(2, 0, 3, 1, 4)  # [batch, heads, position, width / heads] each
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.merge(mixed.transpose(1, 2).flatten(2))
-
-    def forward(
-        self, x: Float[Tensor, "batch position width"]
-    ) -> Float[Tensor, "batch position width"]:
-        x = self.after_attention(x + self.attention(x))
-        return self.after_feed_forward(x + self.feed_forward(x))
 
 
 class DictionaryEncoder(nn.Module):
@@ -81,20 +47,13 @@ class DictionaryEncoder(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        sizes = {"d": d, "heads": heads, "layers": layers, "width": width, "hidden": hidden}
-        for name, value in sizes.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if width % heads:
-            raise ValueError(
-                f"heads must divide the width {width} into equal parts, got {heads}; possible are "
-                + ", ".join(str(h) for h in range(1, width + 1) if width % h == 0)
-            )
-        self.embed = _linear(d + 2, width, dtype)
-        self.layers = nn.Sequential(
-            *(EncoderLayer(width, hidden, heads, dtype) for _ in range(layers))
-        )
-        self.read = _linear(width, 1, dtype)
+        if d < 1:
+            raise ValueError(f"d must be at least 1, got {d}")
+        # The layer of Vaswani et al. (2017), section 3.1, without dropout.
+        shape = BlockShape(width, heads, hidden, norm="post", activation="relu")
+        self.embed = unset_linear(d + 2, width, dtype)
+        self.layers = Stack(layers, shape, dtype=dtype)
+        self.read = unset_linear(width, 1, dtype)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight, generator=generator)
@@ -122,7 +81,7 @@ class DictionaryEncoder(nn.Module):
         given = torch.stack([labels, torch.ones_like(labels)], dim=-1)  # [batch, n, 2]
         given = nn.functional.pad(given, (0, 0, 0, tokens.shape[1] - labels.shape[1]))
         inputs = torch.cat([tokens.expand(len(labels), -1, -1), given], dim=-1)
-        return self.read(self.layers(self.embed(inputs))).squeeze(-1)
+        return self.read(self.layers(self.embed(inputs), causal=False)).squeeze(-1)
 
     def _require(self, prompt: Prompt) -> None:
         expected, dtype = self.embed.in_features - 2, self.embed.weight.dtype
@@ -141,8 +100,3 @@ def _is_dictionary(prompt: Prompt) -> bool:
     """Whether the first queries are the examples; without examples, no query is one of them."""
     x, asked, n = prompt.x, prompt.x_query, prompt.n
     return n > 0 and len(x) == len(asked) and torch.equal(asked[:, :n], x)
-
-
-def _linear(inputs: int, outputs: int, dtype: torch.dtype) -> nn.Linear:
-    """A linear map whose weights are still to be set: torch's own would be drawn globally."""
-    return nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=dtype)
