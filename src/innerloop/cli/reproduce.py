@@ -19,6 +19,7 @@ from rich.text import Text
 from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
+from innerloop.cli.retrain import retrain as retrain_all
 from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import write_report
 from innerloop.reproduction import Result
@@ -38,6 +39,7 @@ def reproduce(
     ids: Ids,
     scale: Annotated[Scale, tyro.conf.EnumChoicesFromValues] = Scale.QUICK,
     force: bool = False,
+    retrain: bool = False,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
     report: Path = Path("report"),
     runs: Path = Path("runs"),
@@ -53,6 +55,7 @@ def reproduce(
         ids: papers, claims or figures, such as ahn2023 or ahn2023/theorem1; none means all.
         scale: smoke (seconds), quick (minutes on two cores) or paper (the paper's own settings).
         force: measure again what is already on disk.
+        retrain: train again what the figures show from records, resumable, and compare.
         json_file: also write the verdicts to this file, as a list of objects.
         report: the folder of the report.
         runs: the folder of results.
@@ -68,6 +71,8 @@ def reproduce(
     if json_file is not None:
         require_writable("json", json_file)
     console, store = make_console(), RunStore(runs)
+    if retrain:
+        retrain_all(chosen, scale, runs, workers=workers, console=console)
     on_disk = reproduction.all_found(scale, store)
     by_id = {e.id: on_disk[e.id] for e in chosen if e.id in on_disk and not force}
     missing = [entry for entry in chosen if entry.id not in by_id]

@@ -13,7 +13,9 @@ from innerloop.experiments.catalogue import (
 )
 from innerloop.experiments.experiment import Experiment, Run
 from innerloop.experiments.own import own_learner
+from innerloop.experiments.records import Record
 from innerloop.experiments.spec import Spec, numbers, settable
+from innerloop.experiments.study import MissingRecords, Study
 from innerloop.experiments.sweep import Engine, Job, Outcome, Progress, jobs_of, processes, sweep
 
 __all__ = [
@@ -29,10 +31,13 @@ __all__ = [
     "Engine",
     "Experiment",
     "Job",
+    "MissingRecords",
     "Outcome",
     "Progress",
+    "Record",
     "Run",
     "Spec",
+    "Study",
     "jobs_of",
     "numbers",
     "own_learner",

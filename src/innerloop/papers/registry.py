@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from innerloop.index import choose
 from innerloop.papers.verdict import Scale, Verdict
 
-if TYPE_CHECKING:  # slow to import, and needed only by what draws
+if TYPE_CHECKING:  # slow to import, and needed only by what draws or shows trainings
     from matplotlib.figure import Figure as Picture
+
+    from innerloop.experiments.study import Study
 
 Table = Mapping[str, Sequence[float | int | str]]
 """Named columns of equal length."""
@@ -104,6 +106,8 @@ class Entry:
     "measured"."""
     shares: str = ""
     """A name for what it trains, if another entry shows the same training: measured together."""
+    study: Study | None = None
+    """The trainings whose records it shows, if they take too long to be made each time."""
 
     @property
     def kind(self) -> str:
@@ -144,6 +148,7 @@ def figure(
     formula: str = "",
     ours: str = "",
     shares: str = "",
+    study: Study | None = None,
 ) -> Callable[[FigureFunction], FigureFunction]:
     """Registers a figure in three parts: numbers from a scale, a verdict and a picture from them.
 
@@ -162,7 +167,7 @@ def figure(
             )
             return Measurement(numbers.tables, numbers.caption, verdict)
 
-        _add(Entry(id, statement, source, compute, measure, draw, formula, ours, shares))
+        _add(Entry(id, statement, source, compute, measure, draw, formula, ours, shares, study))
         return compute
 
     return register

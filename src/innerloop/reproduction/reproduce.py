@@ -142,6 +142,7 @@ def _folder(entry: Entry, scale: Scale, store: RunStore) -> Path:
             "code": code_behind(entry.function),
             "torch": torch.__version__,
             "seeds": SEED_BLOCK,
+            "records": entry.study.digest() if entry.study else "",
         }
     )
 
