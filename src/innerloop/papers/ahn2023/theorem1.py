@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,16 +11,17 @@ from torch.nn.functional import pad
 
 from innerloop import theory
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import ExactLoss
-from innerloop.papers.common import DTYPE, generator, normal, rotated
-from innerloop.papers.quantity import ROUNDING, Quantity, at_most, measured
+from innerloop.papers.ahn2023.settings import ExactLoss, vector
+from innerloop.papers.common import DTYPE, generator, normal, relative, rotated
+from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 Weights = tuple[Tensor, Tensor]
+ONE = LinearRegression(vector(0.8)[None], 4)
+TWO = LinearRegression(rotated([1.0, 0.3], seed=0), 5)
 TASK = LinearRegression(rotated([1.2, 0.5, 0.3], seed=0), 7)
-ONE = LinearRegression(torch.tensor([[0.8]], dtype=DTYPE), 4)
 FOUND = at_most(1e-4, "descent finds a place to the root of float64's precision, 1e-8, times 10^4")
 
 
@@ -30,43 +32,37 @@ FOUND = at_most(1e-4, "descent finds a place to the root of float64's precision,
     source="Section 4, before Eq. 7",
 )
 def weights_that_matter(scale: Scale) -> Verdict:
-    d = 4
+    d, every, none, last = 4, slice(None), slice(0), slice(4, None)
 
-    def change(case: tuple[int, slice, slice, slice, slice]) -> float:
-        """Of the loss on 64 prompts, where these rows and columns of P and of Q are drawn anew."""
-        n, *slices = case
-        prompt = LinearRegression(rotated([1.2, 0.8, 0.5, 0.3], 0), n).sample(
-            64, generator=generator(0)
-        )
+    def change(case: tuple[int, slice, slice, slice]) -> float:
+        """Of the loss, where these rows of P and these rows and columns of Q are drawn anew."""
+        n, rows, q_rows, q_columns = case
+        task = LinearRegression(rotated([1.2, 0.8, 0.5, 0.3], seed=0), n)
+        prompt = task.sample(64, generator=generator(0))
         p, q, new_p, new_q = normal(1, 4, 1, d + 1, d + 1)
         before = (AHN.predict(p, q, prompt) - prompt.y_query).square().mean()
-        p[:, slices[0], slices[1]] = new_p[:, slices[0], slices[1]]
-        q[:, slices[2], slices[3]] = new_q[:, slices[2], slices[3]]
-        after = (AHN.predict(p, q, prompt) - prompt.y_query).square().mean()
-        return abs((after / before - 1).item())
+        p[:, rows] = new_p[:, rows]
+        q[:, q_rows, q_columns] = new_q[:, q_rows, q_columns]
+        return relative((AHN.predict(p, q, prompt) - prompt.y_query).square().mean(), before)
 
-    every, none, last = slice(None), slice(0), slice(d, None)
-    cases = Quantity("relative change of the loss", change, ROUNDING).of(
-        {
-            "n = 9: the first n rows of P": (9, slice(9), every, none, none),
-            "n = 2: all columns of Q but the first n": (2, none, none, every, slice(2, None)),
-            "n = 9: first d rows of P, last column of Q": (9, slice(d), every, every, last),
-            "n = 2: first d rows of P, last column of Q": (2, slice(d), every, every, last),
-            "the last row of P": (9, last, every, none, none),
-            "the last row of Q": (9, none, none, last, every),
-        }
-    )
-    names = list(cases)
+    changes = partial(checks, "relative change of the loss", ROUNDING, measure=change)
+    printed = {
+        "n = 9: the first n rows of P": (9, slice(9), none, none),
+        "n = 2: all columns of Q but the first n": (2, none, every, slice(2, None)),
+    }
+    corrected = {
+        f"n = {n}: first d rows of P, last column of Q": (n, slice(d), every, last) for n in (9, 2)
+    }
+    failing = changes(printed, unlike={"the last row of P": (9, last, none, none)})
     return Verdict(
-        printed=[cases.check(name, unlike="the last row of P") for name in names[:2]],
-        corrected=[cases.check(name, unlike="the last row of Q") for name in names[2:4]],
-        correction=Correction(
+        failing,
+        changes(corrected, unlike={"the last row of Q": (9, none, last, every)}),
+        Correction(
             r"\text{the first } n \text{ columns of } Q,\ \text{the first } n \text{ rows of } P",
             r"\text{the first } d \text{ columns of } Q,\ \text{the first } d \text{ rows of } P",
-            "P and Q have d + 1 rows and columns. With n > d the first n rows of P are all of "
-            "them, and with n < d columns beyond the n-th of Q matter.",
+            "P and Q have d + 1 rows and columns, whatever n is.",
             Kind.MISPRINT,
-            f"d = 4, n = 2: other columns 3 to 5 of Q change the loss by {cases[names[1]]:.0%}.",
+            f"d = 4, n = 2: new columns 3 to 5 of Q change the loss by {failing[1].measured:.0%}.",
         ),
         settings={"d": d, "prompts": 64, "weights": "standard normal"},
         remarks=["Eq. 6 is printed without the square, which Appendix A.1 has."],
@@ -79,19 +75,13 @@ def eq8(task: LinearRegression, *, examples: int = 1, traces: float = 1.0) -> We
     eigenvalues, u = torch.linalg.eigh(task.covariance)
     best = 1 / ((n + examples) / n * eigenvalues + traces * eigenvalues.sum() / n)
     a = -torch.cat([u @ torch.diag(best) @ u.mT, torch.zeros(1, task.d, dtype=DTYPE)])
-    b = torch.zeros(task.d + 1, dtype=DTYPE)
-    b[-1] = 1
-    return b, a
-
-
-def eq7(b: Tensor, a: Tensor) -> Weights:
-    """(P, Q) of Eq. 7."""
-    return pad(b[None, None], (0, 0, len(b) - 1, 0)), pad(a[None], (0, 1))
+    return vector(*[0.0] * task.d, 1.0), a
 
 
 def forward_loss(task: LinearRegression) -> Callable[[Tensor, Tensor], Tensor]:
+    """Of (b, A), with P and Q of Eq. 7."""
     exact = ExactLoss.of(task, 2, linear_in_w=False)
-    return lambda b, a: exact(*eq7(b, a))
+    return lambda b, a: exact(pad(b[None, None], (0, 0, task.d, 0)), pad(a[None], (0, 1)))
 
 
 def risk(task: LinearRegression, b: Tensor, a: Tensor, *, masked: bool = True) -> Tensor:
@@ -103,8 +93,8 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
     """(loss, b, A) where descent on the closed form ends, from Gaussian starts; lowest first."""
     d = task.d
 
-    def split(vector: Tensor) -> Weights:
-        return vector[: d + 1], vector[d + 1 :].view(d + 1, d)
+    def split(place: Tensor) -> Weights:
+        return place[: d + 1], place[d + 1 :].view(d + 1, d)
 
     ends = [
         theory.flow.descend(lambda v: risk(task, *split(v)), 0.5 * normal(s, (d + 1) ** 2))
@@ -123,45 +113,38 @@ def critical_points(task: LinearRegression, starts: int) -> list[tuple[float, Te
     r"0 \end{bmatrix}",
 )
 def global_minimum(scale: Scale) -> Verdict:
-    loss = forward_loss(TASK)
-    b, a = eq8(TASK)
-    points = {
-        "Eq. 8": (b, a),
-        "Eq. 8, rescaled by -2.5": (-2.5 * b, a / -2.5),
-        "Eq. 8 with n for n + 1": eq8(TASK, examples=0),
-        "Eq. 8 without the sum over k": eq8(TASK, traces=0.0),
-    }
-
-    def largest_gradient(point: Weights) -> Tensor:
-        variables = [t.clone().requires_grad_() for t in point]
-        return torch.cat([g.flatten() for g in torch.autograd.grad(loss(*variables), variables)]
-        ).abs().max()  # fmt: skip
-
+    loss, (b, a) = forward_loss(TASK), eq8(TASK)
     starts = scale.pick(smoke=6, quick=20, paper=20)
-    reached = [value for value, _, _ in critical_points(TASK, starts)]
-    gradients = Quantity("largest entry of the gradient in b and A", largest_gradient, ROUNDING)
-    gaps = Quantity[Weights](
-        "relative gap from the lowest loss that descent finds",
-        lambda point: abs(loss(*point).item() / reached[0] - 1),
-        ROUNDING,
-    )
+    least, *others = (value for value, _, _ in critical_points(TASK, starts))
     dense = 0.5 * normal(0, 4), 0.5 * normal(1, 4, 3)
-    closed = Quantity[bool](
-        "relative difference of the closed form, which descent is on, from the forward pass",
-        lambda masked: abs(risk(TASK, *dense, masked=masked).item() / loss(*dense).item() - 1),
-        ROUNDING,
-    ).of({"dense random weights": True, "the query's token in the sum": False})
-    stated, no_trace = "Eq. 8", "Eq. 8 without the sum over k"
-    above = [value / reached[0] for value in reached if value > reached[0] * (1 + 1e-8)]
+
+    def gradient(point: Weights) -> Tensor:
+        variables = [t.clone().requires_grad_() for t in point]
+        return max(g.abs().max() for g in torch.autograd.grad(loss(*variables), variables))
+
+    def gap(point: Weights) -> float:
+        return relative(loss(*point), least)
+
+    def closed_form_gap(masked: bool) -> float:
+        return relative(risk(TASK, *dense, masked=masked), loss(*dense))
+
+    stated, other_n = {"Eq. 8": (b, a)}, {"Eq. 8 with n for n + 1": eq8(TASK, examples=0)}
+    both = stated | {"Eq. 8, rescaled by -2.5": (-2.5 * b, a / -2.5)}
+    near = other_n | {"Eq. 8 without the sum over k": eq8(TASK, traces=0.0)}
+    name = "relative gap from the lowest loss that descent finds"
+    above = [value / least for value in others if value > least * (1 + 1e-8)]
     local = f"{len(above)} of {starts} starts of descent end at local minima"
     return Verdict(
-        [
-            gradients.of(points).check(stated, unlike="Eq. 8 with n for n + 1"),
-            gaps.of(points).check(stated, unlike="Eq. 8 with n for n + 1"),
-            gaps.of(points).check("Eq. 8, rescaled by -2.5", unlike=no_trace),
-            closed.check("dense random weights", unlike="the query's token in the sum"),
-        ],
-        settings={"task": TASK, "starts of descent": starts, "least loss": round(reached[0], 6)},
+        checks("largest gradient in b and A", ROUNDING, stated, unlike=other_n, measure=gradient)
+        + checks(name, ROUNDING, both, unlike=near, measure=gap)
+        + checks(
+            "relative difference of the closed form, which descent is on, from the forward pass",
+            ROUNDING,
+            {"dense random weights": True},
+            unlike={"the query's token in the sum": False},
+            measure=closed_form_gap,
+        ),
+        settings={"task": TASK, "starts of descent": starts, "least loss": round(least, 6)},
         remarks=[
             local + (f" of {min(above):.3f} to {max(above):.3f} times the loss." if above else "."),
             'For large n the text has "A is about Sigma^-1"; by Eq. 8 it is about -Sigma^-1.',
@@ -169,16 +152,10 @@ def global_minimum(scale: Scale) -> Verdict:
     )
 
 
-def family_distance(task: LinearRegression, b: Tensor, a: Tensor) -> float:
-    """Of b (x) A from that of Eq. 8: rescaling (g b, A/g) leaves it alone."""
-    given, stated = (torch.einsum("i,jk->ijk", *pair) for pair in ((b, a), eq8(task)))
-    return ((given - stated).norm() / stated.norm()).item()
-
-
-def other_family(task: LinearRegression) -> Weights:
-    """d = 1: b = (1, 0), A = (0, r) reads the label through the covariate's slot of b."""
-    b, a = eq8(task)
-    return b.flip(0), a.flip(0)
+def family_distance(given: Weights, stated: Weights) -> float:
+    """Of b (x) A from b (x) A: rescaling (g b, A/g) leaves it alone."""
+    product, exact = (torch.einsum("i,jk->ijk", *pair) for pair in (given, stated))
+    return ((product - exact).norm() / exact.norm()).item()
 
 
 @claim(
@@ -190,48 +167,35 @@ def other_family(task: LinearRegression) -> Weights:
 def uniqueness(scale: Scale) -> Verdict:
     starts = scale.pick(smoke=6, quick=20, paper=20)
 
-    def farthest(task: LinearRegression, *, swapped: bool = False) -> float:
-        """Largest distance from Eq. 8 of the global minima that descent finds."""
+    def farthest(task: LinearRegression, *families: Weights) -> float:
+        """Of the global minima that descent finds, from the nearest of these families."""
         points = critical_points(task, starts)
-        minima = [point for point in points if point[0] < points[0][0] * (1 + 1e-10)]
-        distances = []
-        for _, b, a in minima:
-            own = family_distance(task, b, a)
-            other = family_distance(task, b.flip(0), a.flip(0)) if swapped else own
-            distances.append(min(own, other))
-        return max(distances)
+        minima = [(b, a) for loss, b, a in points if loss < points[0][0] * (1 + 1e-10)]
+        return max(min(family_distance(point, f) for f in families) for point in minima)
 
-    two = LinearRegression(rotated([1.0, 0.3], seed=0), 5)
-    cases = measured(
-        "largest distance of a global minimum that descent finds from the stated family",
-        FOUND,
-        {
-            "d = 1": farthest(ONE),
-            "d = 1, or from the second family": farthest(ONE, swapped=True),
-            "d = 2": farthest(two),
-            "d = 3": farthest(TASK),
-            "Eq. 8 with n for n + 1, no minimum": family_distance(TASK, *eq8(TASK, examples=0)),
-        },
-    )
-    control = "Eq. 8 with n for n + 1, no minimum"
-    loss = forward_loss(ONE)
+    name = "largest distance of a global minimum that descent finds from the stated family"
+    near = {"Eq. 8 with n for n + 1, no minimum": family_distance(eq8(TASK, examples=0), eq8(TASK))}
+    (b, a), loss = eq8(ONE), forward_loss(ONE)
+    second = b.flip(0), a.flip(0)
+    corrected = {
+        "d = 2": farthest(TWO, eq8(TWO)),
+        "d = 3": farthest(TASK, eq8(TASK)),
+        "d = 1, or from the second family": farthest(ONE, eq8(ONE), second),
+    }
     return Verdict(
-        printed=[cases.check("d = 1", unlike=control)],
-        corrected=[
-            cases.check(case, unlike=control)
-            for case in ("d = 2", "d = 3", "d = 1, or from the second family")
-        ],
-        correction=Correction(
+        checks(name, FOUND, {"d = 1": farthest(ONE, eq8(ONE))}, unlike=near),
+        checks(name, FOUND, corrected, unlike=near),
+        Correction(
             r"\text{unique for every } d",
             r"\begin{aligned} & d \ge 2: \text{ unique up to } (\gamma b, \gamma^{-1} A) \\"
             r" & d = 1: \text{ also } b = (p, 0),\; A = (0, r)^\top,\; pr = -\Gamma^{-1}"
             r" \end{aligned}",
-            "For d = 1 the Gram matrix treats covariate and label alike, so reading its row 1 and "
-            "column 2 predicts the same as reading row 2 and column 1: a second family of minima.",
+            "For d = 1 the Gram matrix treats covariate and label alike: its row 1 and column 2 "
+            "predict the same as row 2 and column 1.",
             Kind.STATEMENT,
             f"Sigma = 0.8, n = 4: b = (0, 1), A = (r, 0) and b = (1, 0), A = (0, r) with r = "
-            f"{eq8(ONE)[1][0].item():.4f} have the losses {loss(*eq8(ONE)).item():.6f} and "
-            f"{loss(*other_family(ONE)).item():.6f}.",
+            f"{a[0].item():.4f} have the losses {loss(b, a).item():.6f} and "
+            f"{loss(*second).item():.6f}.",
         ),
-        settings={"d = 1": ONE, "d = 2": two, "d = 3": TASK, "starts of descent": starts},
+        settings={"d = 1": ONE, "d = 2": TWO, "d = 3": TASK, "starts of descent": starts},
     )

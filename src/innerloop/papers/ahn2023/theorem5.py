@@ -11,43 +11,31 @@ from torch.nn.functional import pad
 from innerloop import theory
 from innerloop.algorithms import GDPlusPlus
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import (
-    SQUARE_ROOT,
-    ExactLoss,
-    matrices,
-    on_the_ray,
-    weights13,
-)
+from innerloop.papers.ahn2023 import settings
+from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray, vector, weights13
 from innerloop.papers.ahn2023.theorem4 import excess, rates
-from innerloop.papers.common import DTYPE, generator, normal
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, Cases, Quantity, at_least, measured
+from innerloop.papers.common import generator, identity, normal, relative
+from innerloop.papers.quantity import FROM_BELOW, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
-IDENTITY = torch.eye(2, dtype=DTYPE)
-STARTS = {
-    1: [0.7],
-    2: [0.5, 2.0, 0.5],
-    3: [0.5, 1.5, 5.0, 0.3, 0.7],
-}
-"""Steps a_i, then transforms b_i, from where descent on the ray begins."""
+SQUARE_ROOT = at_most(
+    1e-6, "descent stops where float64 no longer sees the loss fall: the root of 1e-16, times 100"
+)
 
 
-def point(task: LinearRegression, vector: Tensor, layers: int) -> tuple[Tensor, Tensor]:
+def gradients(task: LinearRegression, place: Tensor) -> tuple[Tensor, ...]:
+    """In all entries of all A_i and B_i, symmetric or not, at a place of the ray."""
+    return ExactLoss.of(task, 3 ** ((len(place) + 1) // 2) - 1).gradients(*point(task, place))
+
+
+def point(task: LinearRegression, place: Tensor) -> tuple[Tensor, Tensor]:
     """(A, B) of S, in the paper's sign, of steps and all transforms but the last."""
-    a = matrices(-vector[:layers], task.covariance.inverse())
-    return a, matrices(pad(vector[layers:], (0, 1)), IDENTITY)
-
-
-def best_on_ray(n: int, layers: int) -> tuple[float, Tensor]:
-    """Where descent on the exact loss of the ray ends, d = 2."""
-
-    def risk(vector: Tensor) -> Tensor:
-        return theory.linear.ray_risk(vector[:layers], n, 2, pad(vector[layers:], (0, 1)))
-
-    return theory.flow.descend(risk, torch.tensor(STARTS[layers], dtype=DTYPE))
+    layers = (len(place) + 1) // 2
+    a = matrices(-place[:layers], task.covariance.inverse())
+    return a, matrices(pad(place[layers:], (0, 1)), identity(2))
 
 
 @claim(
@@ -60,66 +48,29 @@ def best_on_ray(n: int, layers: int) -> tuple[float, Tensor]:
 )
 def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
     task = on_the_ray(2, 6)
-    isotropic_w = LinearRegression(task.covariance, 6)
-    ends = {layers: best_on_ray(6, layers) for layers in (1, 2, 3)}
-    losses = {layers: ExactLoss.of(task, 3**layers - 1) for layers in ends}
+    starts = vector(0.5, 1.5, 5.0, 0.3, 0.7), vector(0.5, 2.0, 0.5), vector(0.7)
+    (value, three), (_, two), (_, one) = (settings.minimum_of_ray(6, 2, s) for s in starts)
+    longer = {"L = 3, the last step 1% longer": (task, three * vector(1, 1, 1.01, 1, 1))}
+    other_w = {"L = 2, but w ~ N(0, I)": (LinearRegression(task.covariance, 6), two)}
 
-    def norm(case: tuple[ExactLoss, int, Tensor]) -> float:
-        """Of the gradient in all entries of all A_i and B_i, symmetric or not."""
-        loss, layers, vector = case
-        return torch.cat(loss.gradients(*point(task, vector, layers))).norm().item()
+    def norm(case: tuple[LinearRegression, Tensor]) -> Tensor:
+        return torch.cat(gradients(*case)).norm()
 
-    other_w = "L = 2, but w ~ N(0, I)"
-    near = "L = 3, the last step 1% longer"
-    longer = ends[3][1] * torch.tensor([1.0, 1.0, 1.01, 1.0, 1.0], dtype=DTYPE)
-    quantity = "norm of the gradient at the best point of the ray"
-    cases = Quantity(quantity, norm, SQUARE_ROOT).of(
-        {f"L = {layers}": (losses[layers], layers, ends[layers][1]) for layers in ends}
-        | {other_w: (ExactLoss.of(isotropic_w, 8), 2, ends[2][1]), near: (losses[3], 3, longer)}
-    )
-    risks = Quantity[Tensor](
-        "relative difference of the loss of the ray from that of the forward pass",
-        lambda v: abs(losses[3](*weights13(*point(task, v, 3))).item() / ends[3][0] - 1),
-        ROUNDING,
-    ).of({"L = 3": ends[3][1], near: longer})
+    def gap(case: tuple[LinearRegression, Tensor]) -> float:
+        return relative(ExactLoss.of(task, 26)(*weights13(*point(*case))), value)
+
+    name = "norm of the gradient at the best point of the ray"
+    cases = {"L = 3": (task, three), "L = 2": (task, two), "L = 1": (task, one)}
+    loss = "relative difference of the loss of the ray from that of the forward pass"
     return Verdict(
-        [
-            cases.check("L = 1", unlike=other_w),
-            cases.check("L = 2", unlike=other_w),
-            cases.check("L = 3", unlike=near),
-            risks.check("L = 3", unlike=near),
-        ],
+        checks(name, SQUARE_ROOT, cases, unlike=longer | other_w, measure=norm)
+        + checks(loss, ROUNDING, {"L = 3": (task, three)}, unlike=longer, measure=gap),
         settings={
             "task": task,
-            "L = 3: a": [round(v, 5) for v in ends[3][1][:3].tolist()],
-            "L = 3: b": [round(v, 5) for v in ends[3][1][3:].tolist()],
+            "L = 3: a": [round(v, 5) for v in three[:3].tolist()],
+            "L = 3: b": [round(v, 5) for v in three[3:].tolist()],
         },
         remarks=["The last transform changes nothing and is 0."],
-    )
-
-
-def traces(matrix: Tensor) -> Tensor:
-    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
-
-
-def directions(task: LinearRegression, gradients: tuple[Tensor, Tensor]) -> Cases:
-    """Eqs. 36 and 37 for the four stated R~ and S~, in the sense of Theorem 4's."""
-
-    def slower(case: tuple[str, Tensor, float]) -> float:
-        which, direction, factor = case
-        size = partial(rates, task) if which == "A" else traces  # Tr(Sigma^-1/2 S Sigma^1/2) = Tr S
-        gradient = gradients[0 if which == "A" else 1]
-        return excess(gradient, lambda r: matrices(factor * size(r) / task.d, direction))
-
-    inverse = task.covariance.inverse()
-    return Quantity("how much slower the loss falls than along any R, S", slower, ROUNDING).of(
-        {
-            "Eq. 34: R~ = r I": ("A", IDENTITY, 1.0),
-            "Eq. 37: S~ = s Sigma^-1": ("B", inverse, 1.0),
-            "R~ = r Sigma^-1": ("A", inverse, 1.0),
-            "S~ = s I": ("B", IDENTITY, 1.0),
-            "S~ = s I without the 1/d in s": ("B", IDENTITY, 2.0),
-        }
     )
 
 
@@ -133,65 +84,61 @@ def directions(task: LinearRegression, gradients: tuple[Tensor, Tensor]) -> Case
 )
 def descent_direction_with_transforms(scale: Scale) -> Verdict:
     task = on_the_ray(2, 6, scale=10.0)
-    loss = ExactLoss.of(task, 8)
-    transform = torch.tensor([0.8], dtype=DTYPE)
-
-    def given_transform(steps: Tensor) -> Tensor:
-        return theory.linear.ray_risk(steps, 6, 2, pad(transform, (0, 1)))
-
+    inverse, unit = task.covariance.inverse(), identity(2)
+    generic = gradients(task, vector(0.4, 1.5, 0.8))
     # The steps that are best for this transform: there only the gradient in B is left.
-    _, steps = theory.flow.descend(given_transform, torch.tensor([0.4, 1.5], dtype=DTYPE))
-    gradients = loss.gradients(*point(task, torch.cat([steps, transform]), 2))
-    generic = loss.gradients(*point(task, torch.tensor([0.4, 1.5, 0.8], dtype=DTYPE), 2))
-    moved = directions(task, generic)
-
-    def speed(direction: Tensor) -> float:
-        """-df/dt over |grad f|^2, the flow of B along this direction."""
-        a, b = gradients
-        flow_a = -matrices(rates(task, a), task.covariance.inverse())
-        flow_b = -matrices(traces(b), direction)
-        fall = -((a * flow_a).sum() + (b * flow_b).sum())
-        return (fall / (a.square().sum() + b.square().sum())).item()
-
-    speeds = Quantity(
-        "speed of descent over |grad f|^2 (Eq. 35), where the steps are the best for b = 0.8",
-        speed,
-        at_least(2 - INEQUALITY.bound, INEQUALITY.why),
-    ).of(
-        {
-            "B along -s_i Sigma^-1": task.covariance.inverse(),
-            "B along -s_i I": IDENTITY,
-            "B along -s_i I / 3": IDENTITY / 3,
-        }
+    _, steps = theory.flow.descend(
+        lambda a: theory.linear.ray_risk(a, 6, 2, vector(0.8, 0.0)), vector(0.4, 1.5)
     )
-    near = "S~ = s I without the 1/d in s"
+    a, b = gradients(task, torch.cat([steps, vector(0.8)]))
+
+    def slower(case: tuple[int, Tensor]) -> float:
+        """Eqs. 36 (0, of A) and 37 (1, of B), where Tr(Sigma^-1/2 S Sigma^1/2) = Tr S."""
+        which, direction = case
+        size = settings.traces if which else partial(rates, task)
+        return excess(generic[which], lambda r: matrices(size(r) / 2, direction))
+
+    def speed(direction: Tensor) -> Tensor:
+        """-df/dt over |grad f|^2, the flow of B along this direction."""
+        fall = (a * matrices(rates(task, a), inverse)).sum()
+        fall = fall + (b * matrices(settings.traces(b), direction)).sum()
+        return fall / (a.square().sum() + b.square().sum())
+
+    moved = partial(
+        checks,
+        "how much slower the loss falls than along any R, S",
+        ROUNDING,
+        unlike={"S~ = s I without the 1/d in s": (1, 2 * unit)},
+        measure=slower,
+    )
+    speeds = partial(
+        checks,
+        "speed of descent over |grad f|^2 (Eq. 35), where the steps are the best for b = 0.8",
+        FROM_BELOW,
+        unlike={"B along -s_i I / 3": unit / 3},
+        measure=speed,
+    )
+    slow = speeds({"B along -s_i Sigma^-1": inverse})
     return Verdict(
-        printed=[
-            moved.check("Eq. 34: R~ = r I", unlike=near),
-            moved.check("Eq. 37: S~ = s Sigma^-1", unlike=near),
-            speeds.check("B along -s_i Sigma^-1", unlike="B along -s_i I / 3"),
-        ],
-        corrected=[
-            moved.check("R~ = r Sigma^-1", unlike=near),
-            moved.check("S~ = s I", unlike=near),
-            speeds.check("B along -s_i I", unlike="B along -s_i I / 3"),
-        ],
-        correction=Correction(
+        moved({"Eq. 34: R~ = r I": (0, unit), "Eq. 37: S~ = s Sigma^-1": (1, inverse)}) + slow,
+        moved({"R~ = r Sigma^-1": (0, inverse), "S~ = s I": (1, unit)})
+        + speeds({"B along -s_i I": unit}),
+        Correction(
             r"\tilde R_i = r_i I,\quad \tilde S_i = s_i \Sigma^{-1},\quad"
             r" \frac{d}{dt} B_i = -s_i \Sigma^{-1}",
             r"\tilde R_i = r_i \Sigma^{-1},\quad \tilde S_i = s_i I,\quad"
             r" \frac{d}{dt} B_i = -s_i I",
-            "On the ray the gradient in B is a multiple of I, so s Sigma^-1 has the derivative of "
-            "S times Tr(Sigma^-1)/d, and does not lie in S. With s I the proof goes through.",
+            "On the ray the gradient in B is a multiple of I: s Sigma^-1 has the derivative of S "
+            "times Tr(Sigma^-1)/d, and does not lie in S. With s I the proof goes through.",
             Kind.PROOF,
             "Eigenvalues 10 and 3, two layers, b = 0.8 and the steps that are best for it: df/dt = "
-            f"-{speeds['B along -s_i Sigma^-1']:.2f} |grad f|^2, where at most -1 is claimed.",
+            f"-{slow[0].measured:.2f} |grad f|^2, where at most -1 is claimed.",
         ),
         settings={"task": task, "directions": 20, "best steps for b = 0.8": steps.tolist()},
     )
 
 
-def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, *, moved_first: bool) -> Tensor:
+def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, moved_first: bool = False) -> Tensor:
     """GD++ of von Oswald 2022, in its own form: data are transformed, nothing is learned.
 
     x_j <- x_j - gamma X X^T x_j and y_j <- y_j - (eta/n) sum_i y_i x_i^T x_j, both from the data
@@ -203,12 +150,7 @@ def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, *, moved_first: b
     for eta, gamma in zip(steps.tolist(), rates.tolist(), strict=True):
         new = x - gamma * x @ x[:, :n].mT @ x[:, :n]
         seen = new if moved_first else x
-        y = (
-            y
-            - eta
-            / n
-            * (seen @ torch.einsum("bnd,bn->bd", seen[:, :n], y[:, :n])[..., None])[..., 0]
-        )
+        y = y - eta / n * torch.einsum("bjd,bid,bi->bj", seen, seen[:, :n], y[:, :n])
         x = new
     return -y[:, n:]
 
@@ -223,33 +165,30 @@ def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, *, moved_first: b
 def equals_gd_plus_plus(scale: Scale) -> Verdict:
     d, n = 3, 6
     a, b = -0.2 + 0.1 * normal(0, 3), 0.5 * normal(1, 3)
-    identity = torch.eye(d, dtype=DTYPE)
-    isotropic = LinearRegression.isotropic(d, n).sample(32, generator=generator(0))
+    white, skewed = LinearRegression.isotropic(d, n), on_the_ray(d, n)
+    prompt, skewed_prompt = (task.sample(32, generator=generator(0)) for task in (white, skewed))
 
-    def difference(prompt: Prompt, matrix: Tensor, *, moved_first: bool = False) -> float:
-        prediction = AHN.predict(*weights13(matrices(a, matrix), matrices(b, identity)), prompt)
-        other = gd_plus_plus(prompt, -a, -a * b / n, moved_first=moved_first)
-        return ((prediction - other).abs().max() / other.abs().max()).item()
+    def layers(prompt: Prompt, matrix: Tensor) -> Tensor:
+        return AHN.predict(*weights13(matrices(a, matrix), matrices(b, identity(d))), prompt)
 
-    skewed = on_the_ray(d, n)
-    ours = GDPlusPlus((-a).tolist(), b.tolist())(isotropic)
-    own = gd_plus_plus(isotropic, -a, -a * b / n, moved_first=False)
-    cases = measured(
-        "largest relative difference of predictions from GD++, three layers",
-        ROUNDING,
-        {
-            "Sigma = I": difference(isotropic, identity),
-            "innerloop's GD++": (ours - own).abs().max() / own.abs().max(),
-            "covariates moved before the step": difference(isotropic, identity, moved_first=True),
-            "A_i = a_i Sigma^-1, Sigma not a multiple of I": difference(
-                skewed.sample(32, generator=generator(0)), skewed.covariance.inverse()
-            ),
-        },
-    )
+    stated = partial(gd_plus_plus, steps=-a, rates=-a * b / n)
+    transformer = layers(prompt, identity(d))
     return Verdict(
-        [
-            cases.check("Sigma = I", unlike="covariates moved before the step"),
-            cases.check("innerloop's GD++", unlike="A_i = a_i Sigma^-1, Sigma not a multiple of I"),
-        ],
+        checks(
+            "largest relative difference of predictions from GD++, three layers",
+            ROUNDING,
+            {
+                "Sigma = I": (transformer, stated(prompt)),
+                "innerloop's GD++": (GDPlusPlus((-a).tolist(), b.tolist())(prompt), stated(prompt)),
+            },
+            unlike={
+                "covariates moved before the step": (transformer, stated(prompt, moved_first=True)),
+                "A_i = a_i Sigma^-1, Sigma not a multiple of I": (
+                    layers(skewed_prompt, skewed.covariance.inverse()),
+                    stated(skewed_prompt),
+                ),
+            },
+            measure=lambda pair: relative(*pair),
+        ),
         settings={"d": d, "n": n, "layers": 3, "prompts": 32},
     )
