@@ -139,15 +139,13 @@ MUTATIONS = [
         named(traces=0.99),
         ids("theorem1", "theorem1-d1"),
     ),
+    Mutation("X_j times 1.01", f"{PAPER}.theorem1:at_entry", times(1.01), ids("lemma6", "lemma7")),
     Mutation(
-        "X_j times 1.01", f"{PAPER}.lemmas6_to_10:at_entry", times(1.01), ids("lemma6", "lemma7")
-    ),
-    Mutation(
-        "n for n + 1 in Lemma 7", f"{PAPER}.lemmas6_to_10:lemma7", named(examples=0), ids("lemma7")
+        "n for n + 1 in Lemma 7", f"{PAPER}.theorem1:lemma7", named(examples=0), ids("lemma7")
     ),
     Mutation(
         "C not symmetric in f_j",
-        f"{PAPER}.lemmas6_to_10:component",
+        f"{PAPER}.theorem1:component",
         upper,
         ids("lemma6", "lemma7", "lemma7-unique"),
     ),

@@ -4,8 +4,6 @@ GD, preconditioned GD and GD++ are drawn with their best steps, whose losses are
 these are the best that a search finds. The transformer has weights (13), trained as for Figure 3.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch
@@ -38,7 +36,7 @@ def best_plain_descent(task: LinearRegression, layers: int) -> float:
         return theory.linear.layered_risk(a, task.covariance, task.n, task.prior, symmetric=True)
 
     starts = (0.3 + torch.rand(layers, generator=generator(s), dtype=DTYPE) for s in range(6))
-    return min(theory.flow.descend(risk, start)[0] for start in starts)
+    return settings.lowest_first(risk, starts)[0][0]
 
 
 def nearest_gd_plus_plus(n: int, steps: Tensor, transforms: Tensor | None) -> float:
@@ -151,8 +149,7 @@ def judge(tables: Tables) -> Verdict:
 
 @figure(
     "ahn2023/layers",
-    "More layers: the trained transformer is a GD++ and follows the best one, far below gradient "
-    "descent",
+    "More layers: the trained transformer is a GD++, follows the best one, and is far below GD",
     source="the authors' code, loss against layers",
     judge=judge,
     draw=lambda tables: draw(tables, "layers"),
@@ -166,8 +163,7 @@ def against_layers(scale: Scale) -> Numbers:
 
 @figure(
     "ahn2023/context-length",
-    "More examples: the trained transformer is a GD++ and follows the best one, far below gradient "
-    "descent",
+    "More examples: the trained transformer is a GD++, follows the best one, and is far below GD",
     source="the authors' code, loss against n",
     judge=judge,
     draw=lambda tables: draw(tables, "n"),

@@ -1,7 +1,5 @@
 """Figures 3 and 4, and what section 6.1 reads off them: training three layers of weights (13)."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import numpy as np
@@ -97,8 +95,7 @@ def judge_figure3(tables: Tables) -> Verdict:
 
 @figure(
     "ahn2023/figure3",
-    "With covariate transforms, training finds A proportional to the inverse covariance and B to "
-    "the identity, and the loss converges to 0",
+    "With transforms, training finds A_i = a_i Sigma^-1 and B_i = b_i I, and the loss goes to 0",
     source="Figure 3, section 6.1",
     judge=judge_figure3,
     draw=draw_figure3,
@@ -166,8 +163,7 @@ def judge_figure4(tables: Tables) -> Verdict:
 
 @figure(
     "ahn2023/figure4",
-    "With covariate transforms the preconditioners grow from layer to layer, and a layer multiplies"
-    " the covariates by nearly I - |a_k b_k| X^T X",
+    "The A_i grow from layer to layer, and a layer multiplies X by nearly I - |a_k b_k| X^T X",
     source="Figure 4, section 6.1",
     judge=judge_figure4,
     draw=lambda tables: heatmaps(tables["matrices"], NAMES),
@@ -235,8 +231,7 @@ def spectra(n: int, steps: Tensor, transforms: Tensor, draws: int) -> list[Tenso
 
 @claim(
     "ahn2023/section6.1-trend",
-    "The steps grow more with transforms than without, as each X_k is better conditioned than the "
-    "one before it",
+    "Steps grow more with transforms than without, as each X_k is better conditioned than the last",
     source="Section 6.1, second observation; section 6, after Theorem 5",
 )
 def trend(scale: Scale) -> Verdict:

@@ -1,31 +1,25 @@
 """Section 5 before Theorem 4: a layer is a step of preconditioned gradient descent (Lemma 2), the
 best two layers (Theorem 3), the distorted view of the data and Newton's method (section 5.2)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.functional import hessian
+from torch.func import grad, hessian
 
 from innerloop import theory
 from innerloop.models import AHN
-from innerloop.papers.ahn2023.settings import ARRIVED, ExactLoss, matrices, vector, weights9
+from innerloop.papers.ahn2023 import settings
 from innerloop.papers.common import identity, normal, relative, rotated, square_root, symmetric
-from innerloop.papers.quantity import ROUNDING, at_most, checks
+from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
-Size = tuple[int, int, int]
 SIZES = {(4, 9, 3): [1.2, 0.8, 0.5, 0.3], (3, 2, 4): [1.2, 0.5, 0.3], (1, 5, 2): [0.8]}
 """(d, n, layers), and the eigenvalues of Sigma."""
-BEST = at_most(
-    1e-8, "descent ends at gradients below 1e-8, and the loss is quadratic there: far below this"
-)
-DISTORTION = vector(1.0, 0.5, 0.0, 0.0, 0.8, 0.3, 0.2, 0.0, 0.6).view(3, 3)
+DISTORTION = settings.vector(1.0, 0.5, 0.0, 0.0, 0.8, 0.3, 0.2, 0.0, 0.6).view(3, 3)
 
 
 def eq10(w: Tensor, w_star: Tensor, x: Tensor) -> Tensor:
@@ -34,47 +28,32 @@ def eq10(w: Tensor, w_star: Tensor, x: Tensor) -> Tensor:
     return residual.square().sum() / (2 * x.shape[1])
 
 
-def eq11(w_star: Tensor, x: Tensor, a: Tensor, factor: float) -> list[Tensor]:
-    """w_0 = 0 and w_{i+1} = w_i + A_i grad R(w_i), R being Eq. 10 times the factor."""
-    path = [torch.zeros_like(w_star)]
-    for matrix in a:
-        w = path[-1].clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(factor * eq10(w, w_star, x), w)
-        path.append(path[-1] + gradient @ matrix.mT)
-    return path
-
-
 @claim(
     "ahn2023/lemma2",
-    "The forward pass of a transformer with weights (9) is gradient descent preconditioned by "
-    "-A_i, one step per layer",
+    "With weights (9) a forward pass is gradient descent preconditioned by -A_i, a step per layer",
     source="Lemma 2, Eqs. 10 and 11",
     formula=r"w_{i+1} = w_i + A_i \nabla R_{w_\star}(w_i),\qquad"
     r" [Z_i]_{d+1,n+1} = -\langle x^{(n+1)}, w_i \rangle",
 )
 def forward_pass_is_gradient_descent(scale: Scale) -> Verdict:
-    def gap(case: tuple[Size, float, bool]) -> float:
+    def gap(case: tuple[tuple[int, int, int], float, bool]) -> Tensor:
         """Largest of all layers and prompts; R times the factor, the steps in reverse or not."""
         (d, n, layers), factor, in_reverse = case
         root = torch.linalg.cholesky(rotated(SIZES[d, n, layers], seed=0))
         x, w_star = normal(0, 32, n + 1, d) @ root.mT, normal(1, 32, d)
         y = torch.einsum("bnd,bd->bn", x, w_star)
-        prompt = Prompt(x[:, :n], y[:, :n], x[:, n:], y[:, n:])
+        z = Prompt(x[:, :n], y[:, :n], x[:, n:], y[:, n:]).token_matrix()
         a = -0.3 * symmetric(normal(2, layers, d, d))
-        path = eq11(w_star, prompt.x, a.flip(0) if in_reverse else a, factor)
-        p, q = weights9(a)
-        slots = [
-            AHN.layers(p[:i], q[:i], prompt.token_matrix())[:, -1, -1] for i in range(layers + 1)
-        ]
-        stated = [-(x[:, n] * w).sum(-1) for w in path]
-        return (torch.stack(slots) - torch.stack(stated)).abs().max().item()
+        w, gaps = torch.zeros_like(w_star), []
+        for step, p, q in zip(a.flip(0) if in_reverse else a, *settings.weights9(a), strict=True):
+            w = w + factor * grad(eq10)(w, w_star, x[:, :n]) @ step.mT  # Eq. 11
+            z = AHN.layers(p[None], q[None], z)
+            gaps.append(z[:, -1, -1] + (x[:, n] * w).sum(-1))
+        return torch.stack(gaps).abs().max()
 
     big = (4, 9, 3)
     sizes = {f"d = {d}, n = {n}, {k} layers": ((d, n, k), 1.0, False) for d, n, k in SIZES}
-    near = {
-        "1/n for 1/2n in Eq. 10": (big, 2.0, False),
-        "the steps in reverse": (big, 1.0, True),
-    }
+    near = {"1/n in Eq. 10": (big, 2.0, False), "the steps in reverse": (big, 1.0, True)}
     name = "largest difference of the label slot after any layer"
     return Verdict(
         checks(name, ROUNDING, sizes, unlike=near, measure=gap),
@@ -86,9 +65,7 @@ def forward_pass_is_gradient_descent(scale: Scale) -> Verdict:
     )
 
 
-def ends(
-    task: LinearRegression, starts: int, *, diagonal: bool = False
-) -> list[tuple[float, Tensor]]:
+def ends(task: LinearRegression, starts: int, diagonal: bool = False) -> list[tuple[float, Tensor]]:
     """Loss and symmetric (or diagonal) A_0, A_1 where descent ends; lowest first. Our sign."""
     d = task.d
     size, centre = (d, 0.5) if diagonal else (d * d, 0.5 * identity(d).flatten())
@@ -100,8 +77,7 @@ def ends(
         return theory.linear.layered_risk(pair(place), task.covariance, task.n, symmetric=True)
 
     begin = [(centre + 0.3 * normal(s, 2, size)).flatten() for s in range(starts)]
-    found = [theory.flow.descend(loss, place) for place in begin]
-    return sorted(((value, pair(place)) for value, place in found), key=lambda end: end[0])
+    return [(value, pair(place)) for value, place in settings.lowest_first(loss, begin)]
 
 
 def tasks(scale: Scale) -> tuple[dict[str, LinearRegression], int]:
@@ -123,26 +99,22 @@ def tasks(scale: Scale) -> tuple[dict[str, LinearRegression], int]:
 def two_layers_are_diagonal(scale: Scale) -> Verdict:
     isotropic, starts = tasks(scale)
     skewed = LinearRegression(rotated([1.0, 0.8], seed=0), 4)
-
-    def excess(task: LinearRegression) -> float:
-        return ends(task, starts, diagonal=True)[0][0] / ends(task, starts)[0][0] - 1
-
     value, a = ends(isotropic["d = 2, n = 4"], starts)[0]
-    loss = ExactLoss.of(isotropic["d = 2, n = 4"], 4)
+    loss = settings.ExactLoss.of(isotropic["d = 2, n = 4"], 4)
     return Verdict(
         checks(
             "how much the best diagonal pair is worse than the best symmetric pair found",
-            BEST,
+            settings.BEST,
             isotropic,
             unlike={"d = 2, n = 4, not isotropic: eigenvalues 1 and 0.8": skewed},
-            measure=excess,
+            measure=lambda task: ends(task, starts, True)[0][0] / ends(task, starts)[0][0] - 1,
         )
         + checks(
             "relative difference of the loss of the forward pass from the one that descent is on",
             ROUNDING,
             {"the best pair": -a},
             unlike={"the best pair, 1% longer": -1.01 * a},
-            measure=lambda pair: relative(loss(*weights9(pair)), value),
+            measure=lambda pair: relative(loss(*settings.weights9(pair)), value),
         ),
         settings={"starts of descent": starts, "w": "N(0, I)"},
     )
@@ -150,8 +122,7 @@ def two_layers_are_diagonal(scale: Scale) -> Verdict:
 
 @claim(
     "ahn2023/theorem3-scalar",
-    "Two layers on isotropic data: every minimum that descent over symmetric A_0, A_1 finds is a "
-    "pair of multiples of the identity, the best two steps of gradient descent",
+    "Two layers on isotropic data: all minima found are multiples of I, the best two steps",
     source="Theorem 3, and what is more",
     formula=r"A_0 = -a_0 I,\quad A_1 = -a_1 I",
     ours="measured",
@@ -163,14 +134,14 @@ def two_layers_are_scalar(scale: Scale) -> Verdict:
         """Of any end of descent from the best two steps for n + more examples."""
         task, more = case
         steps = theory.linear.untied_optimum(2, task.n + more, task.d).steps
-        pairs = [matrices(order, identity(task.d)) for order in (steps, steps.flip(0))]
+        pairs = [settings.matrices(order, identity(task.d)) for order in (steps, steps.flip(0))]
         found = ends(task, starts)
         return max(min((a - pair).abs().max().item() for pair in pairs) for _, a in found)
 
     return Verdict(
         checks(
             "largest distance of any end of descent from the best two steps, in either order",
-            ARRIVED,
+            settings.ARRIVED,
             {name: (task, 0) for name, task in isotropic.items()},
             unlike={"d = 2, n = 20, the best steps of n + 1": (isotropic["d = 2, n = 20"], 1)},
             measure=farthest,
@@ -181,8 +152,7 @@ def two_layers_are_scalar(scale: Scale) -> Verdict:
 
 @claim(
     "ahn2023/section5.2-view",
-    "Labels of the latent covariates are linear in the distorted ones, with weights of "
-    "covariance Sigma^-1",
+    "Labels of latent covariates are linear in the distorted ones, with weights w ~ N(0, Sigma^-1)",
     source="Section 5.2, distorted view of the data",
     formula=r"x = W \bar x,\; \Sigma = W W^\top,\; w_\star = \Sigma^{-1/2} \bar w_\star \;"
     r"\Rightarrow\; \langle \bar x, \bar w_\star \rangle = \langle x, w_\star \rangle",
@@ -204,8 +174,8 @@ def distorted_view(scale: Scale) -> Verdict:
     def covariance_gap(case: tuple[Tensor, Tensor]) -> Tensor:
         return (case[1] @ case[1].mT - prior).abs().max()
 
-    label, covariance = "difference of a label", "difference of Cov w from Sigma^-1"
-    labels = partial(checks, label, ROUNDING, unlike=near, measure=label_gap)
+    labels = partial(checks, "difference of a label", ROUNDING, unlike=near, measure=label_gap)
+    covariance = "difference of Cov w from Sigma^-1"
     covariances = partial(checks, covariance, ROUNDING, unlike=near, measure=covariance_gap)
     failing = labels(printed)
     return Verdict(
@@ -217,8 +187,7 @@ def distorted_view(scale: Scale) -> Verdict:
             "The label is <W^-1 x, w'> = <x, W^-T w'>, the same only for W = Sigma^1/2. The "
             "covariance of w is Sigma^-1 either way, so Theorem 4 is not touched.",
             Kind.STATEMENT,
-            "W = [[1, .5, 0], [0, .8, .3], [.2, 0, .6]]: labels of 100 draws differ by up to "
-            f"{failing[0].measured:.2f}.",
+            f"W = [1, .5, 0; 0, .8, .3; .2, 0, .6]: labels are off by {failing[0].measured:.2f}.",
         ),
         settings={"draws": 100},
     )
@@ -234,7 +203,7 @@ def newton(scale: Scale) -> Verdict:
     n, d = 6, 3
     x, w_star = normal(0, 1, n, d) @ DISTORTION.mT, normal(1, 1, d)
     gram = x[0].mT @ x[0]
-    second = hessian(lambda w: eq10(w[None], w_star, x), torch.zeros_like(w_star[0]))
+    second = hessian(eq10)(w_star, w_star, x)[0, :, 0]
     hessians = partial(
         checks,
         "relative difference from the Hessian of Eq. 10",

@@ -1,15 +1,16 @@
-"""Theorem 4: critical points on the ray A_i = a_i Sigma^-1, and two steps of its proof."""
-
-from __future__ import annotations
+"""Theorem 4: critical points on the ray A_i = a_i Sigma^-1, two steps of its proof, Lemma 8."""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import permutations
 
+import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray, traces, vector
-from innerloop.papers.common import identity, normal, square_root
+from innerloop.papers.ahn2023 import settings
+from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray, vector
+from innerloop.papers.common import identity, normal, relative, square_root
 from innerloop.papers.quantity import FROM_BELOW, ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -18,8 +19,7 @@ from innerloop.tasks import LinearRegression
 
 @claim(
     "ahn2023/theorem4",
-    "Among preconditioners proportional to the inverse covariance there are critical points of the "
-    "whole loss, for any number of layers",
+    "The whole loss has critical points with A_i = a_i Sigma^-1, for any number of layers",
     source="Theorem 4",
     formula=r"\inf_{A \in \mathcal{S}} \sum_{i=0}^{k} \|\nabla_{A_i} f(A)\|_F^2 = 0,\qquad"
     r" \mathcal{S} = \{A : A_i = a_i \Sigma^{-1}\}",
@@ -56,7 +56,7 @@ def ray_holds_critical_points(scale: Scale) -> Verdict:
 def rates(task: LinearRegression, a: Tensor) -> Tensor:
     """r_i = Tr(Sigma^1/2 R_i Sigma^1/2) of matrices R_i, without the 1/d of Eq. 25."""
     root = square_root(task.covariance)
-    return traces(root @ a @ root)
+    return settings.traces(root @ a @ root)
 
 
 def excess(gradient: Tensor, tilde: Callable[[Tensor], Tensor]) -> float:
@@ -138,4 +138,43 @@ def constrained_flow(scale: Scale) -> Verdict:
             "It holds with a factor d to spare: r_i lacks the 1/d of Eq. 25, with which it is an "
             f"equality (measured {speeds[0].measured:.6f}, d = 2).",
         ],
+    )
+
+
+@claim(
+    "ahn2023/lemma8",
+    "On the ray the order of the layers does not matter",
+    source="Lemma 8",
+    formula=r"f(\ldots, A_i, \ldots, A_j, \ldots) = f(\ldots, A_j, \ldots, A_i, \ldots)"
+    r"\quad\text{if } A_\ell = a_\ell \Sigma^{-1}",
+)
+def order_does_not_matter(scale: Scale) -> Verdict:
+    task, steps = on_the_ray(2, 5), vector(0.2, 0.5, 0.9)
+    a = matrices(-steps, task.covariance.inverse())
+    off, still, loss = a.clone(), torch.zeros_like(a), ExactLoss.of(task, 26)
+    off[0] += 0.01 * identity(2).flip(0)
+
+    def spread(case: tuple[Tensor, Tensor]) -> Tensor:
+        """Of the loss over all orders of the three layers, relative."""
+        p, q = settings.weights13(*case)
+        values = torch.stack([loss(p[list(o)], q[list(o)]) for o in permutations(range(3))])
+        return (values.max() - values.min()) / values.min()
+
+    near = {
+        "one entry of one A_i off the ray by 0.01": (off, still),
+        "on the ray, with transforms 0.01 I": (a, still + 0.01 * identity(2)),
+    }
+    name = "relative spread of the loss over the six orders"
+    return Verdict(
+        checks(name, ROUNDING, {"on the ray": (a, still)}, unlike=near, measure=spread)
+        + checks(
+            "relative difference of the loss from E tr prod_i (I - a_i W/n)^2",
+            ROUNDING,
+            {"n = 5": 5},
+            unlike={"n = 6 for 5": 6},
+            measure=lambda n: relative(
+                theory.linear.ray_risk(steps, n, 2), loss(*settings.weights9(a))
+            ),
+        ),
+        settings={"task": task, "layers": 3, "a": (-steps).tolist()},
     )

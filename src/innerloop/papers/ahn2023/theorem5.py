@@ -1,7 +1,6 @@
-"""Theorem 5: critical points with transforms of the covariates, its proof, and GD++."""
+"""Theorem 5: critical points with transforms of the covariates, its proof, GD++, Lemmas 9, 10."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -14,7 +13,7 @@ from innerloop.models import AHN
 from innerloop.papers.ahn2023 import settings
 from innerloop.papers.ahn2023.settings import ExactLoss, matrices, on_the_ray, vector, weights13
 from innerloop.papers.ahn2023.theorem4 import excess, rates
-from innerloop.papers.common import generator, identity, normal, relative
+from innerloop.papers.common import generator, identity, normal, relative, rotated, symmetric
 from innerloop.papers.quantity import FROM_BELOW, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -22,13 +21,8 @@ from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
 SQUARE_ROOT = at_most(
-    1e-6, "descent stops where float64 no longer sees the loss fall: the root of 1e-16, times 100"
+    1e-6, "descent stops where float64 sees no fall: the root of 1e-16, times 100"
 )
-
-
-def gradients(task: LinearRegression, place: Tensor) -> tuple[Tensor, ...]:
-    """In all entries of all A_i and B_i, symmetric or not, at a place of the ray."""
-    return ExactLoss.of(task, 3 ** ((len(place) + 1) // 2) - 1).gradients(*point(task, place))
 
 
 def point(task: LinearRegression, place: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,10 +32,15 @@ def point(task: LinearRegression, place: Tensor) -> tuple[Tensor, Tensor]:
     return a, matrices(pad(place[layers:], (0, 1)), identity(2))
 
 
+def gradients(task: LinearRegression, place: Tensor) -> tuple[Tensor, ...]:
+    """In all entries of all A_i and B_i, symmetric or not."""
+    a, b = point(task, place)
+    return ExactLoss.of(task, 3 ** len(a) - 1).gradients(a, b)
+
+
 @claim(
     "ahn2023/theorem5",
-    "With covariate transforms B_i there are critical points with A_i proportional to the inverse "
-    "covariance and B_i to the identity, for any number of layers",
+    "With transforms B_i the loss has critical points with A_i = a_i Sigma^-1 and B_i = b_i I",
     source="Theorem 5, Eq. 14",
     formula=r"\inf_{(A,B) \in \mathcal{S}} \sum_{i=0}^{k} \|\nabla_{A_i} f\|_F^2 + "
     r"\|\nabla_{B_i} f\|_F^2 = 0,\qquad \mathcal{S} = \{A_i = a_i \Sigma^{-1},\; B_i = b_i I\}",
@@ -76,8 +75,7 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
 
 @claim(
     "ahn2023/theorem5-direction",
-    "In the proof: moving in S lowers the loss at least as fast as any direction, and so the flow "
-    "in S lowers it as fast as gradient flow",
+    "In the proof: moving in S lowers the loss as fast as any direction, the flow as gradient flow",
     source="Proof of Theorem 5, Eqs. 34 to 37",
     formula=r"\frac{d}{dt} A_i = -r_i \Sigma^{-1},\; \frac{d}{dt} B_i = -s_i \Sigma^{-1} "
     r"\;\Rightarrow\; \frac{d}{dt} f \le -\sum_i \|\nabla_{A_i} f\|_F^2 + \|\nabla_{B_i} f\|_F^2",
@@ -157,8 +155,7 @@ def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, moved_first: bool
 
 @claim(
     "ahn2023/theorem5-gd++",
-    "With isotropic data, A_i = a_i I and B_i = b_i I, the transformer is exactly GD++ of von "
-    "Oswald et al. (2022), up to step sizes",
+    "On isotropic data, with A_i = a_i I and B_i = b_i I, it is GD++ of von Oswald et al. (2022)",
     source="Section 6, after Theorem 5",
     formula=r"\eta_i = -a_i,\qquad \gamma_i = -a_i b_i / n",
 )
@@ -192,3 +189,55 @@ def equals_gd_plus_plus(scale: Scale) -> Verdict:
         ),
         settings={"d": d, "n": n, "layers": 3, "prompts": 32},
     )
+
+
+def identity_of_weights13(name: str, gap: Callable[[Tensor, Tensor, Tensor], float]) -> Verdict:
+    """Of all tokens from label slot 0 and from label slot y_q, and of y_q."""
+    task = LinearRegression(rotated([1.2, 0.8, 0.5, 0.3], seed=0), 9)
+    prompt = task.sample(32, generator=generator(0))
+    y, z = prompt.y_query[:, 0], prompt.token_matrix()
+    with_label = z.clone()
+    with_label[:, -1, -1] = y
+
+    def measure(case: tuple[int, float]) -> float:
+        """Of so many layers; so much noise in the last column of the Q_i, which (13) has at 0."""
+        layers, column = case
+        p, q = weights13(-0.2 * symmetric(normal(1, layers, 4, 4)), 0.2 * normal(2, layers, 4, 4))
+        q[:, :-1, -1] += column * normal(3, layers, 4)
+        return gap(AHN.layers(p, q, z), AHN.layers(p, q, with_label), y)
+
+    cases = {"1 layer": (1, 0.0), "3 layers": (3, 0.0)}
+    near = {"3 layers, last column of Q not 0 but 0.01 N(0, 1)": (3, 0.01)}
+    return Verdict(
+        checks(name, ROUNDING, cases, unlike=near, measure=measure),
+        settings={"d": 4, "n": 9, "prompts": 32, "Sigma": "rotated"},
+        remarks=["In Lemma 10, C has n + 1 columns and one row; it is printed as (d + 1) x 1."],
+    )
+
+
+@claim(
+    "ahn2023/lemma9",
+    "With weights (13) the loss is E of the query's last entry squared, its label written in",
+    source="Lemma 9",
+    formula=r"f = \mathbf{E}\,\mathrm{Tr}\left((I-M) \bar Y_k^\top \bar Y_k (I-M)\right)",
+)
+def reformulated_loss(scale: Scale) -> Verdict:
+    def gap(z: Tensor, with_label: Tensor, y: Tensor) -> float:
+        stated = with_label[:, -1, -1].square()  # I - M leaves the query's entry of Y
+        return relative(stated, (AHN.readout_sign * z[:, -1, -1] - y).square())  # Eq. 5
+
+    return identity_of_weights13("largest difference of the two losses of a prompt, relative", gap)
+
+
+@claim(
+    "ahn2023/lemma10",
+    "With weights (13), a number added to the query's label slot is added to its output alone",
+    source="Lemma 10",
+    formula=r"F_X(X_0, Y_0 + C) = F_X(X_0, Y_0),\qquad F_Y(X_0, Y_0 + C) = F_Y(X_0, Y_0) + C",
+)
+def label_slot_is_additive(scale: Scale) -> Verdict:
+    def gap(z: Tensor, with_label: Tensor, y: Tensor) -> float:
+        z[:, -1, -1] += y
+        return relative(with_label, z)
+
+    return identity_of_weights13("largest relative change of any entry beyond the stated one", gap)

@@ -13,8 +13,6 @@ known point of the ray in 12 of 12, 12 of 12 and 16 of 16 runs, 10 in 5 of 12, a
 sample) in 8 of 16; the rest ended at local minima of the ray.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +44,7 @@ DEPARTURES = (
     "Gauss-Newton coordinates; the best of several starts is kept by its training loss; and A is "
     "not constrained to be symmetric. Preconditioners have innerloop's sign, minus the paper's."
 )
-LIMIT = at_most(
-    1e-6, "training has converged to more digits; any bound below the loss that is left would do"
-)
+LIMIT = at_most(1e-6, "training has converged further; any bound below the loss left would do")
 LAST_ROUND = at_most(1e-4, "the last round of training changes the loss by less than a millionth")
 
 
