@@ -8,7 +8,6 @@ from functools import cache
 
 import torch
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import NullFormatter, ScalarFormatter
 from torch import Tensor
 
 from innerloop import theory
@@ -49,11 +48,9 @@ def nearest_gd_plus_plus(n: int, steps: Tensor, transforms: Tensor | None) -> fl
 def compared(layers: int, n: int, scale: Scale) -> tuple[dict[str, float], list[float]]:
     """The losses of all four, and the training loss of every start."""
     task = settings.experiment(n, seed=0)
-    best, without = (
-        training.best_known(layers, n, scale),
-        theory.linear.untied_optimum(layers, n, D),
-    )
-    runs = training.trained_from(task, layers, 0, scale.pick(smoke=2, quick=2, paper=5))
+    best = training.best_known(layers, n, scale)
+    without = theory.linear.untied_optimum(layers, n, D)
+    runs = training.trained_from(n, layers, 0, scale.pick(smoke=2, quick=2, paper=5))
     loss = training.exact_and_sampled(runs[0], scale)
     ray = ControlledWishart(task, 1).ray(runs[0].model)
     row = {
@@ -77,14 +74,13 @@ def compare(x: str, sizes: list[tuple[int, int]], scale: Scale) -> Numbers:
     found = [compared(*size, scale) for size in sizes]
     starts = [{x: row[x], "training loss": loss} for row, losses in found for loss in losses]
     losses = training.columns([row for row, _ in found])
-    layers, n = sizes[0]
     caption = (
-        f"Expected loss against {f'layers, n = {n}' if x == 'layers' else f'n, {layers} layers'}. "
-        "Lines are exact, that of GD++ the best of a search; points are trained transformers, "
-        "whose loss is exact on the ray and sampled off it; dashes are the ends of every start. "
-        f"{training.DEPARTURES}"
+        f"Expected loss against {x}. Lines are exact, that of GD++ the best of a search; points "
+        "are trained transformers, whose loss is exact on the ray and sampled off it; dashes are "
+        f"the ends of every start. {training.DEPARTURES}"
     )
-    return Numbers({"losses": losses, "starts": training.columns(starts)}, caption)
+    tables = {"losses": losses, "starts": training.columns(starts)}
+    return Numbers(tables, caption, {"layers and n": sizes})
 
 
 def draw(tables: Tables, x: str) -> Picture:
@@ -96,11 +92,9 @@ def draw(tables: Tables, x: str) -> Picture:
     axes.plot(starts[x], starts["training loss"], "_", ms=18, color="#56B4E9", label="every start")
     axes.plot(table[x], table["trained"], "o", color="#0072B2", label="trained transformer")
     axes.set(xlabel=x, ylabel=r"expected loss ($E\,y^2 = 5$)", yscale="log")
-    if x == "n":
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.set_xticks([float(v) for v in table[x]])
+    axes.set_xscale("log" if x == "n" else "linear")
+    axes.set_xticks([], minor=True)
+    axes.set_xticks([float(v) for v in table[x]], [str(v) for v in table[x]])
     axes.legend(fontsize=8)
     return picture
 
@@ -111,7 +105,7 @@ def judge(tables: Tables) -> Verdict:
     deep = table["layers"] > 1  # with one layer GD++ is preconditioned GD
     trained, best, without = table["trained"], table["GD++"], table["preconditioned GD"]
     own = (trained / table["GD++ near trained"] - 1).abs() + table["four standard errors"] / trained
-    other = (without / table["GD++ near preconditioned GD"] - 1)[deep]
+    near = {"preconditioned GD": (without / table["GD++ near preconditioned GD"] - 1)[deep].min()}
     between = checks(
         "highest place between the best GD++ (0) and preconditioned GD (1), on the log axis",
         at_most(0.5, "it follows the line that it is nearer to"),
@@ -119,20 +113,14 @@ def judge(tables: Tables) -> Verdict:
         unlike={"gradient descent": table["GD"]},
         measure=lambda losses: ((losses / best).log() / (without / best).log())[deep].max(),
     )
-    nearest = checks(
-        "largest relative difference from the nearest local minimum of GD++",
-        training.LAST_ROUND,
-        {"trained": own.max()},
-        unlike={"preconditioned GD": other.min()},
-    )
-    above = checks(
-        "loss relative to the best GD++, smallest",
-        at_least(1 - 1e-4, "below 1 the line would not be the best; 1e-4 as above"),
-        {"trained": (trained / best).min()},
-        unlike={"GD++ with one more example": (table["GD++ of n + 1"] / best).max()},
-    )
+    nearest = "largest relative difference from the nearest local minimum of GD++"
+    ratio, one_more = (trained / best).min(), (table["GD++ of n + 1"] / best).max()
+    above = at_least(1 - 1e-4, "below 1 the line would not be the best; 1e-4 as above")
+    smallest = "loss relative to the best GD++, smallest"
     return Verdict(
-        between + nearest + above,
+        between
+        + checks(nearest, training.LAST_ROUND, {"trained": own.max()}, unlike=near)
+        + checks(smallest, above, {"trained": ratio}, unlike={"GD++ of n + 1": one_more}),
         settings={
             "d": D,
             "Sigma": "as in Figure 1, seed 0",

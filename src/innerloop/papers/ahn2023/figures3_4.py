@@ -1,6 +1,6 @@
 """Figures 3 and 4, and what section 6.1 reads off them: training three layers of weights (13)."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import torch
@@ -27,8 +27,7 @@ PRINTED, CORRECTED, NONE = "-c X X^T X, best c", "-|ab| X X^T Sigma^-1 X", "no u
 def transformers(scale: Scale) -> list[list[training.Trained]]:
     """Three layers of weights (13); for every seed its starts, best first."""
     seeds, starts = scale.pick(smoke=(1, 2), quick=(5, 2), paper=(5, 5))
-    tasks = [settings.experiment(TRANSFORMED_N, seed) for seed in range(seeds)]
-    return [training.trained_from(t, LAYERS, seed, starts) for seed, t in enumerate(tasks)]
+    return [training.trained_from(TRANSFORMED_N, LAYERS, seed, starts) for seed in range(seeds)]
 
 
 def minimum_near(*place: float) -> tuple[float, Tensor]:
@@ -64,22 +63,12 @@ def judge_figure3(tables: Tables) -> Verdict:
     best = reference["best known"]
     losses, errors = (np.asarray(tables["ends"][c], float) for c in ("loss", "standard error"))
     matched = training.matches_theory(tables, "fresh samples")
-    left = checks(
-        "final loss relative to the loss of zero weights",
-        training.LIMIT,
-        {"trained": losses.max() / D},
-        unlike={"zero weights": 1.0},
-    )
-    gaps = checks(
-        "largest relative gap of the final loss, its sampled part four standard errors up, from "
-        "the best known loss of the ray",
-        training.LAST_ROUND,
-        {"trained": np.abs((losses + 4 * errors) / best - 1).max()},
-        unlike={"the second local minimum of the ray": reference["second"] / best - 1},
-    )
+    gap = "largest relative gap of the final loss, four standard errors up, from the best known one"
+    gaps = {"trained": np.abs((losses + 4 * errors) / best - 1).max()}
+    second = {"the second local minimum of the ray": reference["second"] / best - 1}
     return Verdict(
-        matched + left,
-        matched + gaps,
+        matched + training.loss_left(losses.max()),
+        matched + checks(gap, training.LAST_ROUND, gaps, unlike=second),
         Correction(
             r"f(A, B) \to 0",
             rf"f(A, B) \to {best:.5f} > 0",
@@ -105,57 +94,51 @@ def figure3(scale: Scale) -> Numbers:
     starts = transformers(scale)
     kept = [runs[0] for runs in starts]
     best = training.best_known(LAYERS, TRANSFORMED_N, scale)
-    ends = [(run.seed, training.exact_and_sampled(run, scale)) for run in kept]
-    second, _ = minimum_near(1.003, 1.278, 11.111, 0.154, 1.086)
+    every = [{"seed": run.seed, "training loss": run.loss} for runs in starts for run in runs]
+    losses = [(run.seed, training.exact_and_sampled(run, scale)) for run in kept]
+    ends = [{"seed": s, "loss": e.mean, "standard error": e.standard_error} for s, e in losses]
     searched = {"best known": best.risk, "hits": best.hits, "starts": training.SEARCHES[scale]}
+    searched["second"], _ = minimum_near(1.003, 1.278, 11.111, 0.154, 1.086)
     tables = {
         "training": history_table({"fresh samples": [(run.seed, run.history) for run in kept]}),
-        "starts": training.columns(
-            [{"seed": run.seed, "training loss": run.loss} for runs in starts for run in runs]
-        ),
-        "ends": training.columns(
-            [{"seed": s, "loss": e.mean, "standard error": e.standard_error} for s, e in ends]
-        ),
-        "reference": training.columns(
-            [searched | {"second": second} | training.reference_distances(TRANSFORMED_N)]
-        ),
+        "starts": training.columns(every),
+        "ends": training.columns(ends),
+        "reference": training.columns([searched | training.reference_distances(TRANSFORMED_N)]),
     }
     caption = (
-        "Distances of the learned matrices from multiples of the identity and the training loss "
-        f"while the third layer is trained, mean and range over {len(kept)} seeds, the better of "
-        f"{len(starts[0])} starts each; the end of every start is marked. The loss jumps where the "
-        f"first fresh sample shows how far the opening one was overfitted. {training.DEPARTURES}"
+        "Distances of the learned matrices from multiples of I and the training loss while the "
+        f"third layer is trained, mean and range over {len(kept)} seeds, the best of "
+        f"{len(starts[0])} starts each; all ends are marked. The loss jumps where the first fresh "
+        f"sample shows how far the opening one was overfitted. {training.DEPARTURES}"
     )
     return Numbers(tables, caption, {"seeds": f"0 to {len(kept) - 1}, each with its own Sigma"})
 
 
 def judge_figure4(tables: Tables) -> Verdict:
-    norms, steps = (
-        np.asarray(list(tables[name].values()), float) for name in ("norms", "third minimum")
-    )
+    def growth(name: str) -> float:
+        """The smallest ratio of successive layers."""
+        layers = np.asarray(list(tables[name].values()), float)
+        return (layers[1:] / layers[:-1]).min()
+
     left = {name: max(float(v) for v in column) for name, column in tables["updates"].items()}
     increasing = checks(
         "smallest ratio of the norms of successive A_i",
         at_least(1.0, "increasing means above 1"),
-        {"trained": norms},
-        unlike={"the third local minimum of the ray": steps},
-        measure=lambda layers: (layers[1:] / layers[:-1]).min(),
+        {"trained": "norms"},
+        unlike={"the third local minimum of the ray": "third minimum"},
+        measure=growth,
     )
-    updates = partial(
-        checks,
-        "what the stated update of the covariates leaves of the true one, largest of any layer",
-        ARRIVED,
-    )
+    name = "what the stated update of X leaves of the true one, largest of any layer"
+    printed, corrected, none = ({key: left[key]} for key in (PRINTED, CORRECTED, NONE))
     return Verdict(
-        increasing + updates({PRINTED: left[PRINTED]}, unlike={NONE: left[NONE]}),
-        increasing + updates({CORRECTED: left[CORRECTED]}, unlike={PRINTED: left[PRINTED]}),
+        increasing + checks(name, ARRIVED, printed, unlike=none),
+        increasing + checks(name, ARRIVED, corrected, unlike=printed),
         Correction(
             r"X_{k+1} \approx X_k (I - |a_k b_k| M X_k^\top X_k)",
             r"X_{k+1} \approx X_k (I - \tfrac{1}{n} |a_k b_k| M X_k^\top \Sigma^{-1} X_k)",
             "A_k is a multiple of Sigma^-1, not of I. The sign is right: the covariates shrink.",
             Kind.MISPRINT,
-            "With the best factor for every layer, the printed update misses "
-            f"{left[PRINTED]:.0%} of the true one.",
+            f"With the best factor for every layer, the printed update misses {left[PRINTED]:.0%}.",
         ),
         remarks=["The text refers to Figures 3a and 4b where it means 3a and 3b."],
     )
@@ -189,10 +172,7 @@ def figure4(scale: Scale) -> Numbers:
 
 @torch.no_grad()
 def updates_left(run: training.Trained) -> list[dict[str, float]]:
-    """Of every layer but the last: how far stated updates of X are from that of the paper's layer.
-
-    On fresh prompts, as a share of the true update.
-    """
+    """Of layers but the last: what stated updates of X leave of the true one, on fresh prompts."""
     prompt = run.task.sample(200, generator=generator(700 + run.seed))
     p, q = AHN.weights_to(*run.model.weights.matrices(), n=run.task.n)
     z, inverse = prompt.token_matrix(), run.task.covariance.inverse()
@@ -214,11 +194,8 @@ def updates_left(run: training.Trained) -> list[dict[str, float]]:
 
 
 def spectra(n: int, steps: Tensor, transforms: Tensor, draws: int) -> list[Tensor]:
-    """Eigenvalues of the Gram matrices of X_0, X_1, .. as layers of the ray make them.
-
-    The layers multiply Sigma^-1/2 X, whose Gram matrix has the eigenvalues g of W/n at first, and
-    g (1 - a b g)^2 after a layer.
-    """
+    """Eigenvalues of the Gram matrices of X_0, X_1, ..: that of Sigma^-1/2 X has g of W/n at first,
+    and g (1 - a b g)^2 after a layer of the ray."""
     wishart = theory.wishart.sample_wishart(draws, n, D, generator=generator(0), dtype=DTYPE) / n
     g, vectors = torch.linalg.eigh(wishart)
     root = square_root(settings.experiment(n, seed=0).covariance)
@@ -252,13 +229,11 @@ def trend(scale: Scale) -> Verdict:
             measure=lambda pair: Estimate.of((values[pair[0]] < values[pair[1]]).to(DTYPE)),
         )
 
-    grow = checks(
-        "last step over first, as a multiple of the same without transforms",
-        at_least(1.0, "more than without"),
-        {"with transforms": best.steps},
-        unlike={"one step, looped": torch.ones_like(sparse)},
-        measure=lambda steps: steps[-1] / steps[0] * sparse[0] / sparse[-1],
-    )
+    last, looped = (a[-1] / a[0] * sparse[0] / sparse[-1] for a in (best.steps, torch.ones(LAYERS)))
+    more = at_least(1.0, "more than without")
+    name = "last step over first, as a multiple of the same without transforms"
+    grow = checks(name, more, {"with transforms": last}, unlike={"one step, looped": looped})
+    a, b = (values.numpy().round(4) for values in (best.steps, best.transforms[:-1]))
     medians = ", ".join(f"{v.median().item():.1f}" for v in numbers)
     eigenvalues = ", ".join(f"{v.median().item():.2f}" for v in largest)
     return Verdict(
@@ -270,18 +245,10 @@ def trend(scale: Scale) -> Verdict:
             r"\kappa(X_2 X_2^\top) < \kappa(X_1 X_1^\top)",
             r"\lambda_{\max}(X_2 X_2^\top) < \lambda_{\max}(X_1 X_1^\top)",
             "At the best known point of the ray the first transform makes the Gram matrix better "
-            "conditioned and the second worse. Both make it smaller, which growing steps make up "
-            "for.",
+            "conditioned and the second worse. Both shrink it, which growing steps make up for.",
             Kind.SENTENCE,
-            f"n = 10: median condition numbers {medians} of X_0, X_1, X_2, and largest eigenvalues "
-            f"{eigenvalues}.",
+            f"n = 10, medians of X_0, X_1, X_2: condition {medians}, top eigenvalue {eigenvalues}.",
         ),
-        settings={
-            "d": D,
-            "n": TRANSFORMED_N,
-            "prompts": draws,
-            "a": [round(v, 4) for v in best.steps.tolist()],
-            "b": [round(v, 4) for v in best.transforms[:-1].tolist()],
-        },
+        settings={"d": D, "n": TRANSFORMED_N, "prompts": draws, "a": a.tolist(), "b": b.tolist()},
         remarks=["Whether that point is the global minimum is not proved: see Figure 3."],
     )

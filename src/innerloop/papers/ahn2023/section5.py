@@ -1,5 +1,4 @@
-"""Section 5 before Theorem 4: a layer is a step of preconditioned gradient descent (Lemma 2), the
-best two layers (Theorem 3), the distorted view of the data and Newton's method (section 5.2)."""
+"""Section 5 before Theorem 4: Lemma 2, Theorem 3, the distorted view and Newton's method."""
 
 from functools import partial
 
@@ -101,6 +100,8 @@ def two_layers_are_diagonal(scale: Scale) -> Verdict:
     skewed = LinearRegression(rotated([1.0, 0.8], seed=0), 4)
     value, a = ends(isotropic["d = 2, n = 4"], starts)[0]
     loss = settings.ExactLoss.of(isotropic["d = 2, n = 4"], 4)
+    gap, longer = (relative(loss(*settings.weights9(pair)), value) for pair in (-a, -1.01 * a))
+    forward = "relative difference of the loss of the forward pass from the one that descent is on"
     return Verdict(
         checks(
             "how much the best diagonal pair is worse than the best symmetric pair found",
@@ -109,13 +110,7 @@ def two_layers_are_diagonal(scale: Scale) -> Verdict:
             unlike={"d = 2, n = 4, not isotropic: eigenvalues 1 and 0.8": skewed},
             measure=lambda task: ends(task, starts, True)[0][0] / ends(task, starts)[0][0] - 1,
         )
-        + checks(
-            "relative difference of the loss of the forward pass from the one that descent is on",
-            ROUNDING,
-            {"the best pair": -a},
-            unlike={"the best pair, 1% longer": -1.01 * a},
-            measure=lambda pair: relative(loss(*settings.weights9(pair)), value),
-        ),
+        + checks(forward, ROUNDING, {"the best pair": gap}, unlike={"1% longer": longer}),
         settings={"starts of descent": starts, "w": "N(0, I)"},
     )
 
@@ -135,19 +130,14 @@ def two_layers_are_scalar(scale: Scale) -> Verdict:
         task, more = case
         steps = theory.linear.untied_optimum(2, task.n + more, task.d).steps
         pairs = [settings.matrices(order, identity(task.d)) for order in (steps, steps.flip(0))]
-        found = ends(task, starts)
-        return max(min((a - pair).abs().max().item() for pair in pairs) for _, a in found)
+        gaps = [[(a - pair).abs().max().item() for pair in pairs] for _, a in ends(task, starts)]
+        return max(min(orders) for orders in gaps)
 
-    return Verdict(
-        checks(
-            "largest distance of any end of descent from the best two steps, in either order",
-            settings.ARRIVED,
-            {name: (task, 0) for name, task in isotropic.items()},
-            unlike={"d = 2, n = 20, the best steps of n + 1": (isotropic["d = 2, n = 20"], 1)},
-            measure=farthest,
-        ),
-        settings={"starts of descent": starts},
-    )
+    name = "largest distance of any end of descent from the best two steps, in either order"
+    cases = {size: (task, 0) for size, task in isotropic.items()}
+    near = {"d = 2, n = 20, the best steps of n + 1": (isotropic["d = 2, n = 20"], 1)}
+    found = checks(name, settings.ARRIVED, cases, unlike=near, measure=farthest)
+    return Verdict(found, settings={"starts of descent": starts})
 
 
 @claim(
@@ -204,16 +194,11 @@ def newton(scale: Scale) -> Verdict:
     x, w_star = normal(0, 1, n, d) @ DISTORTION.mT, normal(1, 1, d)
     gram = x[0].mT @ x[0]
     second = hessian(eq10)(w_star, w_star, x)[0, :, 0]
-    hessians = partial(
-        checks,
-        "relative difference from the Hessian of Eq. 10",
-        ROUNDING,
-        unlike={"XX^T/(n+1)": gram / (n + 1)},
-        measure=lambda stated: (second - stated).norm() / second.norm(),
-    )
+    gaps = [((second - gram / k).norm() / second.norm()).item() for k in (2 * n, n, n + 1)]
+    name, near = "relative difference from the Hessian of Eq. 10", {"XX^T/(n+1)": gaps[2]}
     return Verdict(
-        hessians({"XX^T/2n": gram / (2 * n)}),
-        hessians({"XX^T/n": gram / n}),
+        checks(name, ROUNDING, {"XX^T/2n": gaps[0]}, unlike=near),
+        checks(name, ROUNDING, {"XX^T/n": gaps[1]}, unlike=near),
         Correction(
             r"\nabla^2 R = \frac{1}{2n} X X^\top",
             r"\nabla^2 R = \frac{1}{n} X X^\top",

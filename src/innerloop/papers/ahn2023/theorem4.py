@@ -25,7 +25,6 @@ from innerloop.tasks import LinearRegression
     r" \mathcal{S} = \{A : A_i = a_i \Sigma^{-1}\}",
 )
 def ray_holds_critical_points(scale: Scale) -> Verdict:
-    """The infimum is attained: at the best steps the gradient in every matrix is zero."""
     sizes = [(2, 5, 1), (2, 5, 2), (2, 5, 3), (3, 7, 2)]
     sizes += scale.pick(smoke=[], quick=[(2, 5, 4)], paper=[(2, 5, 4), (3, 7, 3)])
 
@@ -81,13 +80,9 @@ def descent_direction(scale: Scale) -> Verdict:
     def slower(direction: Tensor) -> float:
         return excess(gradient, lambda r: matrices(rates(task, r) / 2, direction))
 
-    moved = partial(
-        checks,
-        "how much slower the loss falls along R~ than along R",
-        ROUNDING,
-        unlike={"r_i Sigma^-1 without the 1/d in r_i": 2 * inverse},
-        measure=slower,
-    )
+    name = "how much slower the loss falls along R~ than along R"
+    near = {"r_i Sigma^-1 without the 1/d in r_i": 2 * inverse}
+    moved = partial(checks, name, ROUNDING, unlike=near, measure=slower)
     failing = moved({"r_i I": identity(2)})
     return Verdict(
         failing,
@@ -98,8 +93,7 @@ def descent_direction(scale: Scale) -> Verdict:
             "The gradient on the ray is proportional to Sigma: r Sigma^-1 has the derivative of R. "
             "r I is in S only if Sigma is a multiple of I; later steps use the right direction.",
             Kind.MISPRINT,
-            "d = 2, two layers: along r I the loss falls more slowly than along R by "
-            f"{failing[0].measured:.2f} |grad f| |R|.",
+            f"d = 2, two layers: r I is slower by {failing[0].measured:.2f} |grad f| |R| than R.",
         ),
         settings={"task": task, "a": "-0.4, -0.9", "directions R": 20},
     )
@@ -109,14 +103,12 @@ def descent_direction(scale: Scale) -> Verdict:
     "ahn2023/eq26",
     "In the proof: along the flow in S the loss falls at least as fast as along gradient flow",
     source="Proof of Theorem 4, Eq. 26",
-    formula=r"\frac{d}{dt} A_i = -r_i \Sigma^{-1},\; r_i = \mathrm{Tr}(\Sigma^{1/2} "
-    r"\nabla_{A_i} f\, \Sigma^{1/2}) \;\Rightarrow\; "
-    r"\frac{d}{dt} f \le -\sum_i \|\nabla_{A_i} f\|_F^2",
+    formula=r"\frac{d}{dt} A_i = -r_i \Sigma^{-1},\; r_i = \mathrm{Tr}(\Sigma^{1/2} \nabla_{A_i} f"
+    r"\, \Sigma^{1/2}) \;\Rightarrow\; \frac{d}{dt} f \le -\sum_i \|\nabla_{A_i} f\|_F^2",
 )
 def constrained_flow(scale: Scale) -> Verdict:
     def speed(case: tuple[float, bool]) -> float:
-        """-df/dt over |grad f|^2, for a multiple of Sigma, along Sigma^-1 or else I: the least of
-        three points of the ray."""
+        """For a multiple of Sigma, along Sigma^-1 or else I: the least of three points."""
         multiple, along_ray = case
         task = on_the_ray(2, 5, multiple)
         inverse, loss = task.covariance.inverse(), ExactLoss.of(task, 4)
@@ -135,8 +127,8 @@ def constrained_flow(scale: Scale) -> Verdict:
         speeds,
         settings={"Sigma": on_the_ray(2, 5), "points of the ray": 3},
         remarks=[
-            "It holds with a factor d to spare: r_i lacks the 1/d of Eq. 25, with which it is an "
-            f"equality (measured {speeds[0].measured:.6f}, d = 2).",
+            "It holds with a factor d to spare: with the 1/d of Eq. 25 in r_i it is an equality "
+            f"(measured {speeds[0].measured:.6f}, d = 2).",
         ],
     )
 
@@ -164,17 +156,12 @@ def order_does_not_matter(scale: Scale) -> Verdict:
         "one entry of one A_i off the ray by 0.01": (off, still),
         "on the ray, with transforms 0.01 I": (a, still + 0.01 * identity(2)),
     }
-    name = "relative spread of the loss over the six orders"
+    on_ray = loss(*settings.weights9(a))
+    gap, other_n = (relative(theory.linear.ray_risk(steps, n, 2), on_ray) for n in (5, 6))
+    orders = "relative spread of the loss over the six orders"
+    value = "relative difference of the loss from E tr prod_i (I - a_i W/n)^2"
     return Verdict(
-        checks(name, ROUNDING, {"on the ray": (a, still)}, unlike=near, measure=spread)
-        + checks(
-            "relative difference of the loss from E tr prod_i (I - a_i W/n)^2",
-            ROUNDING,
-            {"n = 5": 5},
-            unlike={"n = 6 for 5": 6},
-            measure=lambda n: relative(
-                theory.linear.ray_risk(steps, n, 2), loss(*settings.weights9(a))
-            ),
-        ),
+        checks(orders, ROUNDING, {"on the ray": (a, still)}, unlike=near, measure=spread)
+        + checks(value, ROUNDING, {"n = 5": gap}, unlike={"n = 6 for 5": other_n}),
         settings={"task": task, "layers": 3, "a": (-steps).tolist()},
     )

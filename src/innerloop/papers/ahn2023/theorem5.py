@@ -20,9 +20,7 @@ from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
-SQUARE_ROOT = at_most(
-    1e-6, "descent stops where float64 sees no fall: the root of 1e-16, times 100"
-)
+FLAT = at_most(1e-6, "descent stops where float64 sees no fall: the root of 1e-16, times 100")
 
 
 def point(task: LinearRegression, place: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +38,7 @@ def gradients(task: LinearRegression, place: Tensor) -> tuple[Tensor, ...]:
 
 @claim(
     "ahn2023/theorem5",
-    "With transforms B_i the loss has critical points with A_i = a_i Sigma^-1 and B_i = b_i I",
+    "With transforms B_i, any number of layers has critical points A_i = a_i Sigma^-1, B_i = b_i I",
     source="Theorem 5, Eq. 14",
     formula=r"\inf_{(A,B) \in \mathcal{S}} \sum_{i=0}^{k} \|\nabla_{A_i} f\|_F^2 + "
     r"\|\nabla_{B_i} f\|_F^2 = 0,\qquad \mathcal{S} = \{A_i = a_i \Sigma^{-1},\; B_i = b_i I\}",
@@ -62,13 +60,9 @@ def ray_holds_critical_points_with_transforms(scale: Scale) -> Verdict:
     cases = {"L = 3": (task, three), "L = 2": (task, two), "L = 1": (task, one)}
     loss = "relative difference of the loss of the ray from that of the forward pass"
     return Verdict(
-        checks(name, SQUARE_ROOT, cases, unlike=longer | other_w, measure=norm)
+        checks(name, FLAT, cases, unlike=longer | other_w, measure=norm)
         + checks(loss, ROUNDING, {"L = 3": (task, three)}, unlike=longer, measure=gap),
-        settings={
-            "task": task,
-            "L = 3: a": [round(v, 5) for v in three[:3].tolist()],
-            "L = 3: b": [round(v, 5) for v in three[3:].tolist()],
-        },
+        settings={"task": task, "L = 3: a, then b": [round(v, 5) for v in three.tolist()]},
         remarks=["The last transform changes nothing and is 0."],
     )
 
@@ -84,10 +78,9 @@ def descent_direction_with_transforms(scale: Scale) -> Verdict:
     task = on_the_ray(2, 6, scale=10.0)
     inverse, unit = task.covariance.inverse(), identity(2)
     generic = gradients(task, vector(0.4, 1.5, 0.8))
+    risk = partial(theory.linear.ray_risk, n=6, d=2, transforms=vector(0.8, 0.0))
     # The steps that are best for this transform: there only the gradient in B is left.
-    _, steps = theory.flow.descend(
-        lambda a: theory.linear.ray_risk(a, 6, 2, vector(0.8, 0.0)), vector(0.4, 1.5)
-    )
+    _, steps = theory.flow.descend(risk, vector(0.4, 1.5))
     a, b = gradients(task, torch.cat([steps, vector(0.8)]))
 
     def slower(case: tuple[int, Tensor]) -> float:
@@ -98,24 +91,16 @@ def descent_direction_with_transforms(scale: Scale) -> Verdict:
 
     def speed(direction: Tensor) -> Tensor:
         """-df/dt over |grad f|^2, the flow of B along this direction."""
-        fall = (a * matrices(rates(task, a), inverse)).sum()
-        fall = fall + (b * matrices(settings.traces(b), direction)).sum()
+        along_a, along_b = rates(task, a), settings.traces(b)
+        fall = (a * matrices(along_a, inverse)).sum() + (b * matrices(along_b, direction)).sum()
         return fall / (a.square().sum() + b.square().sum())
 
-    moved = partial(
-        checks,
-        "how much slower the loss falls than along any R, S",
-        ROUNDING,
-        unlike={"S~ = s I without the 1/d in s": (1, 2 * unit)},
-        measure=slower,
-    )
-    speeds = partial(
-        checks,
-        "speed of descent over |grad f|^2 (Eq. 35), where the steps are the best for b = 0.8",
-        FROM_BELOW,
-        unlike={"B along -s_i I / 3": unit / 3},
-        measure=speed,
-    )
+    near = {"S~ = s I without the 1/d in s": (1, 2 * unit)}
+    name = "how much slower the loss falls than along any R, S"
+    moved = partial(checks, name, ROUNDING, unlike=near, measure=slower)
+    flow = "speed of descent over |grad f|^2 (Eq. 35), where the steps are the best for b = 0.8"
+    third = {"B along -s_i I / 3": unit / 3}
+    speeds = partial(checks, flow, FROM_BELOW, unlike=third, measure=speed)
     slow = speeds({"B along -s_i Sigma^-1": inverse})
     return Verdict(
         moved({"Eq. 34: R~ = r I": (0, unit), "Eq. 37: S~ = s Sigma^-1": (1, inverse)}) + slow,
@@ -129,7 +114,7 @@ def descent_direction_with_transforms(scale: Scale) -> Verdict:
             "On the ray the gradient in B is a multiple of I: s Sigma^-1 has the derivative of S "
             "times Tr(Sigma^-1)/d, and does not lie in S. With s I the proof goes through.",
             Kind.PROOF,
-            "Eigenvalues 10 and 3, two layers, b = 0.8 and the steps that are best for it: df/dt = "
+            "Eigenvalues 10 and 3, two layers, b = 0.8 and its best steps: df/dt = "
             f"-{slow[0].measured:.2f} |grad f|^2, where at most -1 is claimed.",
         ),
         settings={"task": task, "directions": 20, "best steps for b = 0.8": steps.tolist()},
@@ -140,8 +125,7 @@ def gd_plus_plus(prompt: Prompt, steps: Tensor, rates: Tensor, moved_first: bool
     """GD++ of von Oswald 2022, in its own form: data are transformed, nothing is learned.
 
     x_j <- x_j - gamma X X^T x_j and y_j <- y_j - (eta/n) sum_i y_i x_i^T x_j, both from the data
-    as they are; the prediction is minus the query's y, which starts at 0. `moved_first` takes the
-    step on the covariates as moved.
+    as they are (or, a near miss, `moved_first`); it predicts minus the query's y, at first 0.
     """
     n = prompt.n
     x, y = torch.cat([prompt.x, prompt.x_query], 1), torch.cat([prompt.y, 0 * prompt.y_query], 1)
@@ -169,23 +153,20 @@ def equals_gd_plus_plus(scale: Scale) -> Verdict:
         return AHN.predict(*weights13(matrices(a, matrix), matrices(b, identity(d))), prompt)
 
     stated = partial(gd_plus_plus, steps=-a, rates=-a * b / n)
-    transformer = layers(prompt, identity(d))
+    transformer, ours = layers(prompt, identity(d)), GDPlusPlus((-a).tolist(), b.tolist())(prompt)
+    on_skewed = layers(skewed_prompt, skewed.covariance.inverse())
     return Verdict(
         checks(
             "largest relative difference of predictions from GD++, three layers",
             ROUNDING,
             {
-                "Sigma = I": (transformer, stated(prompt)),
-                "innerloop's GD++": (GDPlusPlus((-a).tolist(), b.tolist())(prompt), stated(prompt)),
+                "Sigma = I": relative(transformer, stated(prompt)),
+                "innerloop's GD++": relative(ours, stated(prompt)),
             },
             unlike={
-                "covariates moved before the step": (transformer, stated(prompt, moved_first=True)),
-                "A_i = a_i Sigma^-1, Sigma not a multiple of I": (
-                    layers(skewed_prompt, skewed.covariance.inverse()),
-                    stated(skewed_prompt),
-                ),
+                "covariates moved first": relative(transformer, stated(prompt, moved_first=True)),
+                "A_i = a_i Sigma^-1, skewed Sigma": relative(on_skewed, stated(skewed_prompt)),
             },
-            measure=lambda pair: relative(*pair),
         ),
         settings={"d": d, "n": n, "layers": 3, "prompts": 32},
     )
@@ -217,9 +198,10 @@ def identity_of_weights13(name: str, gap: Callable[[Tensor, Tensor, Tensor], flo
 
 @claim(
     "ahn2023/lemma9",
-    "With weights (13) the loss is E of the query's last entry squared, its label written in",
+    "With weights (13) the loss is the mean square of the query's last entry, its label put in",
     source="Lemma 9",
-    formula=r"f = \mathbf{E}\,\mathrm{Tr}\left((I-M) \bar Y_k^\top \bar Y_k (I-M)\right)",
+    formula=r"f = \mathbf{E}\left[\mathrm{Tr}\left((I-M) \bar Y_k^\top \bar Y_k "
+    r"(I-M)\right)\right]",
 )
 def reformulated_loss(scale: Scale) -> Verdict:
     def gap(z: Tensor, with_label: Tensor, y: Tensor) -> float:
