@@ -129,7 +129,7 @@ def figure1(scale: Scale) -> Numbers:
 
 
 def whole_matrix_gap(tables: Tables, steps: list[float]) -> float:
-    """Of any seed from these multiples of I, all entries; in any order (Lemma 8), so by trace."""
+    """The largest, relative, of all entries; layers may come in any order (Lemma 8): by trace."""
     values = np.asarray(tables["matrices"]["value"], float).reshape(-1, LAYERS, D, D)
     stated = np.asarray(steps)[:, None, None] * np.eye(D)
     gaps = [np.stack(sorted(layers, key=np.trace)) - stated for layers in values]
