@@ -4,7 +4,8 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import grad, hessian
+from torch.autograd.functional import hessian
+from torch.func import grad
 
 from innerloop import theory
 from innerloop.models import AHN
@@ -193,7 +194,7 @@ def newton(scale: Scale) -> Verdict:
     n, d = 6, 3
     x, w_star = normal(0, 1, n, d) @ DISTORTION.mT, normal(1, 1, d)
     gram = x[0].mT @ x[0]
-    second = hessian(eq10)(w_star, w_star, x)[0, :, 0]
+    second = hessian(lambda w: eq10(w, w_star, x), w_star)[0, :, 0]
     gaps = [((second - gram / k).norm() / second.norm()).item() for k in (2 * n, n, n + 1)]
     name, near = "relative difference from the Hessian of Eq. 10", {"XX^T/(n+1)": gaps[2]}
     return Verdict(

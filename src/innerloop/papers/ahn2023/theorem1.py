@@ -5,7 +5,8 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import grad, hessian
+from torch.autograd.functional import hessian
+from torch.func import grad
 from torch.nn.functional import pad
 
 from innerloop import theory
@@ -260,7 +261,7 @@ def diagonal_component(scale: Scale) -> Verdict:
 def unique_component(scale: Scale) -> Verdict:
     f, size = partial(component, DIAGONAL, 0), DIAGONAL.d + 1
     stated = at_entry(DIAGONAL, 0, lemma7(DIAGONAL)[0])
-    curvature = hessian(f)(stated).view(size**2, size**2)
+    curvature = hessian(f, stated).view(size**2, size**2)
     units = identity(size**2).view(-1, size, size)
 
     def least_curvature(directions: Tensor) -> Tensor:
