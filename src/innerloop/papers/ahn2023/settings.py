@@ -1,7 +1,8 @@
-"""What several modules share: settings, tolerances, weights in the paper's form, one exact loss."""
+"""What several modules share: settings, weights in the paper's form, the ray, one exact loss."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -22,10 +23,8 @@ DISTORTION = (1.0, 1.0, 0.5, 0.25, 1.0)
 SPARSE_N = 20
 TRANSFORMED_N = 10
 LAYERS = 3
-
-SQUARE_ROOT = at_most(
-    1e-6, "descent stops where float64 no longer sees the loss fall: the root of 1e-16, times 100"
-)
+ARRIVED = at_most(1e-3, "a place is known to the root of what its loss is known to, 1e-8, times 10")
+BEST = at_most(1e-8, "descent stops at gradients below 1e-8, and the loss is quadratic there")
 
 
 def experiment(n: int, seed: int) -> LinearRegression:
@@ -35,13 +34,38 @@ def experiment(n: int, seed: int) -> LinearRegression:
 
 def on_the_ray(d: int, n: int, scale: float = 1.0) -> LinearRegression:
     """The setting of Theorems 4 and 5, with a rotated covariance."""
-    spectrum = {1: [0.8], 2: [1.0, 0.3], 3: [1.2, 0.5, 0.3]}[d]
+    spectrum = {2: [1.0, 0.3], 3: [1.2, 0.5, 0.3]}[d]
     return LinearRegression.with_inverse_prior(scale * rotated(spectrum, seed=0), n)
+
+
+def minimum_of_ray(n: int, d: int, start: Tensor) -> tuple[float, Tensor]:
+    """Loss and place where descent ends: steps a_i, then all transforms b_i that matter."""
+    layers = (len(start) + 1) // 2
+
+    def risk(place: Tensor) -> Tensor:
+        return theory.linear.ray_risk(place[:layers], n, d, pad(place[layers:], (0, 1)))
+
+    return theory.flow.descend(risk, start)
+
+
+def lowest_first(
+    loss: Callable[[Tensor], Tensor], starts: Iterable[Tensor]
+) -> list[tuple[float, Tensor]]:
+    """Loss and place where descent from each start ends."""
+    return sorted((theory.flow.descend(loss, s) for s in starts), key=lambda end: end[0])
+
+
+def vector(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=DTYPE)
 
 
 def matrices(numbers: Tensor, matrix: Tensor) -> Tensor:
     """A multiple of one matrix for every layer."""
     return numbers[:, None, None] * matrix
+
+
+def traces(matrix: Tensor) -> Tensor:
+    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
 def weights9(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,8 +99,7 @@ class ExactLoss:
         root = square_root(task.covariance)
         x = pad((root @ factors).mT, (0, 0, 0, task.n - task.d))  # [nodes, n, d]
         w, w_weights = _weight_nodes(task, linear_in_w)
-        count = len(w)
-        x, w = x.repeat_interleave(count, 0), w.repeat(len(weights), 1)
+        x, w = x.repeat_interleave(len(w), 0), w.repeat(len(weights), 1)
         query = root.expand(len(x), -1, -1)
         y, y_query = (torch.einsum("bnd,bd->bn", t, w) for t in (x, query))
         return cls(Prompt(x, y, query, y_query), torch.outer(weights, w_weights).flatten())
@@ -85,19 +108,18 @@ class ExactLoss:
         error = AHN.predict(p, q, self.prompt) - self.prompt.y_query
         return (self.weights * error.square().sum(-1)).sum()
 
-    def gradients(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def gradients(self, a: Tensor, b: Tensor | None = None) -> tuple[Tensor, ...]:
         """In every entry of the A_i and B_i of weights (13), symmetric or not."""
-        a = a.clone().requires_grad_()
-        b = (torch.zeros_like(a) if b is None else b).clone().requires_grad_()
-        gradients = torch.autograd.grad(self(*weights13(a, b)), (a, b))
-        return gradients[0], gradients[1]
+        b = torch.zeros_like(a) if b is None else b
+        return torch.func.grad(lambda a, b: self(*weights13(a, b)), argnums=(0, 1))(a, b)
 
 
 def _weight_nodes(task: LinearRegression, linear: bool) -> tuple[Tensor, Tensor]:
     root = square_root(task.prior)
     if linear:
         return root, torch.ones(task.d, dtype=DTYPE)
-    rule = [torch.as_tensor(part, dtype=DTYPE) for part in roots_hermitenorm(3)]
-    nodes = torch.cartesian_prod(*[rule[0]] * task.d).view(-1, task.d)
-    weights = torch.cartesian_prod(*[rule[1] / rule[1].sum()] * task.d).view(-1, task.d)
-    return nodes @ root, weights.prod(-1)
+    nodes, weights = (
+        torch.cartesian_prod(*[torch.as_tensor(part, dtype=DTYPE)] * task.d).view(-1, task.d)
+        for part in roots_hermitenorm(3)
+    )
+    return nodes @ root, weights.prod(-1) / weights.prod(-1).sum()
