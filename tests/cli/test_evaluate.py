@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 
 from innerloop.analysis import standard_shifts
 from innerloop.cli import main
-from innerloop.experiments import Run
+from innerloop.experiments import Record, Run
+from innerloop.experiments.study import RECORDS
 from innerloop.theory.softmax import DictionaryRisk, one_head_floor
 
 DICTIONARY = "dictionary:tokens=8,shown=3,d=3,features=2"
@@ -61,6 +62,17 @@ def test_trained_heads_come_near_ridge_regression_and_nothing_is_below_it(object
     assert min(table.values()) == table["feature-ridge"]  # on the same prompts
     stated = float(re.search(rf"exact loss of the model: ({NUMBER})", output)[1])
     assert stated == pytest.approx(best + gap, rel=1e-5)
+
+
+def test_a_record_is_evaluated_by_its_name(command, tmp_path, monkeypatch):
+    words = ("--task", "linear:d=2,n=4,dtype=float32", "--steps", "2", "--run", "run")
+    command("train", "gpt2:layers=1,width=8,heads=2", *words, "--batch", "8")
+    run = Run.open("run")
+    monkeypatch.setenv(RECORDS, str(tmp_path / "records"))
+    Record.of("toy/model", run, {}, 1.0).save(tmp_path / "records", weights_of=run.model)
+    table = losses(command("evaluate", "toy/model", "--samples", "500"))
+    trained = losses(command("evaluate", "run", "--samples", "500"))
+    assert table == pytest.approx(trained, rel=0.02)  # half precision
 
 
 def test_a_single_head_stays_above_its_floor(command):

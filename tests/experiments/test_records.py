@@ -98,7 +98,7 @@ def test_weights_ship_in_half_precision_where_they_are_wanted(study, tmp_path):
 
 def test_a_record_that_is_not_there_is_refused_with_the_nearest(study, tmp_path):
     retrained(study, tmp_path)
-    with pytest.raises(ValueError, match="no record 'toy/figure/aa'; did you mean toy/figure/a"):
+    with pytest.raises(ValueError, match="no record 'toy/figure/aa'; the nearest are toy/figure/a"):
         Record.open("toy/figure/aa", tmp_path / "records")
 
 

@@ -205,3 +205,22 @@ def test_by_fan_in_every_matrix_has_outputs_of_one_size():
         layer = getattr(model.stack.blocks[0], name)
         assert layer.weight.std().item() == pytest.approx(0.7 / layer.in_features**0.5, rel=0.05)
     assert model.positions.table.std().item() == pytest.approx(0.5, rel=0.1)
+
+
+def test_random_offsets_train_every_row_of_the_positions():
+    def trained_rows(offsets):
+        model = Decoder(
+            3, 1, BlockShape(8, 2), layers=1, length=15, offsets=offsets, generator=seeded()
+        ).train()
+        tokens = torch.randn(2, 5, 3, generator=seeded(1))
+        batch = TokenSequence(tokens, torch.tensor([4]), torch.zeros(2, 1, 1))
+        torch.manual_seed(0)
+        for _ in range(60):
+            model(batch).sum().backward()
+        moved = model.positions.table.grad.abs().sum(1) > 0
+        evaluated = model.eval()(batch), model(batch)
+        assert torch.equal(*evaluated)  # without offsets once it is trained
+        return moved.nonzero().flatten().tolist()
+
+    assert trained_rows(offsets=False) == [0, 1, 2, 3, 4]
+    assert trained_rows(offsets=True) == list(range(15))

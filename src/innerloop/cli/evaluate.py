@@ -14,10 +14,20 @@ import tyro
 from innerloop import analysis
 from innerloop.algorithms import Learner
 from innerloop.cli.console import console, say
-from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, TASKS, Run, Spec, own_learner
+from innerloop.experiments import (
+    ALGORITHMS,
+    MODELS,
+    REFERENCES,
+    TASKS,
+    Run,
+    Spec,
+    own_learner,
+)
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import samples_sequences
+from innerloop.experiments.records import Record, names
+from innerloop.experiments.study import records_root
 from innerloop.models import LinearAttention
 from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
@@ -65,7 +75,8 @@ def evaluate(
       innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
 
     Args:
-        run: the folder of a run, its checkpoint, or with --model a file of weights.
+        run: the folder of a run, its checkpoint, the name of a record that ships with its weights,
+            or with --model a file of weights.
         task: where to compare; by default the task of the run.
         model: in place of a run's: a model of your own, package.module:factory, where factory(task)
             gives the learner; or a model's spec such as gd:layers=2.
@@ -107,7 +118,7 @@ def _subject(run: Path | None, task: str | None, model: str | None, device: str)
     if model is None:
         if run is None:
             raise ValueError("evaluate takes the folder of a run, or --model with --task")
-        saved = Run.open(run, device=device)
+        saved = _opened(run, device)
         spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
         chosen = saved.task if task is None else moved(spec.build(TASKS), device)
         if samples_sequences(chosen) != samples_sequences(saved.task):
@@ -130,6 +141,13 @@ def _subject(run: Path | None, task: str | None, model: str | None, device: str)
         raise ValueError(f"the model {model} needs weights: give a file of them before --model")
     load_weights(made, read_weights(run), run)
     return _Subject(made.eval(), chosen, spec, f"weights of {run}")
+
+
+def _opened(run: Path, device: str) -> Run:
+    """A run on disk, or a record by its name."""
+    if not run.exists() and str(run) in names(records_root()):
+        return Record.open(str(run), records_root()).run(device)
+    return Run.open(run, device=device)
 
 
 def _comparison(

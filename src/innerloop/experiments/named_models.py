@@ -126,6 +126,7 @@ def gpt2(
     width: int = 64,
     examples: int | None = None,
     positions: bool = True,
+    offsets: bool = False,
     start: StartName = "fan-in",
 ) -> nn.Module:
     """GPT-2 on x_1, y_1, x_2, ...; positions for prompts of up to `examples`, by default n"""
@@ -138,6 +139,7 @@ def gpt2(
             BlockShape(width, heads),
             layers=layers,
             length=length if positions else None,
+            offsets=offsets,
             start=_start(start),
             generator=generator,
         )

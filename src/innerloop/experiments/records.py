@@ -26,10 +26,10 @@ from safetensors.torch import save
 from torch import nn
 
 from innerloop.experiments.experiment import Experiment, Run
-from innerloop.experiments.spec import nearest
+from innerloop.index.selection import nearest
 from innerloop.runs import write_atomic
 from innerloop.tasks import Task
-from innerloop.training import load_weights, read_weights
+from innerloop.training import History, load_weights, read_weights
 
 Table = Mapping[str, Sequence[float | int | str]]
 """Named columns of equal length."""
@@ -76,7 +76,8 @@ class Record:
         """By name; refuses one that is not there, with the nearest that is."""
         file = root / f"{name}.json"
         if name not in names(root):
-            raise ValueError(f"there is no record {name!r}; {nearest(name, names(root))}")
+            hint = nearest(name, names(root)) or f"{root} has {len(names(root))} records"
+            raise ValueError(f"there is no record {name!r}; {hint}")
         content = json.loads(file.read_text())
         return cls(
             **{**content, "experiment": Experiment.from_json(content["experiment"])}, root=root
@@ -103,6 +104,13 @@ class Record:
 
     def task(self) -> Task:
         return self.experiment.build()[1]
+
+    def run(self, device: torch.device | str = "cpu") -> Run:
+        """As a run on disk would be opened."""
+        _, task, _ = self.experiment.build(device)
+        history = History({k: list(v) for k, v in self.history.items()})
+        model = self.model().to(device)
+        return Run(self.root, self.experiment, model, task, history, self.experiment.steps)
 
     def model(self) -> nn.Module:
         """The trained model; refused with a sentence if its weights did not ship."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -102,16 +102,10 @@ def numbers(what: str, text: str) -> tuple[float, ...]:
 
 def _entry(kind: str, name: str, table: Table[Any]) -> Callable[..., Any]:
     if name not in table:
-        raise ValueError(f"no {kind} is called {name!r}; {nearest(name, table)}")
+        near = difflib.get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"no {kind} is called {name!r}; {hint}Known: {', '.join(table)}")
     return table[name]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, and all that there is, for a message."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}Known: {', '.join(known) or 'none'}"
 
 
 def _checked(what: str, value: Any, annotation: Any) -> Any:

@@ -201,12 +201,24 @@ class Start:
 
 
 class Positions(nn.Module):
-    """A learned vector for every position, added to the token that stands there."""
+    """A learned vector for every position, added to the token that stands there.
 
-    def __init__(self, length: int, width: int, *, dtype: torch.dtype = torch.float32) -> None:
+    With `offsets`, sequences begin anywhere in the table while training, so that all of its rows
+    are trained; otherwise those beyond the longest training sequence stay as they were drawn.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        width: int,
+        *,
+        offsets: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         if length < 1:
             raise ValueError(f"length must be at least 1 token, got {length}")
+        self.offsets = offsets
         self.table = nn.Parameter(torch.empty(length, width, dtype=dtype))
 
     def forward(
@@ -218,7 +230,12 @@ class Positions(nn.Module):
                 f"a sequence may have at most the {known} tokens that positions were made for, "
                 f"got {length}"
             )
-        return x + self.table[:length]
+        if not (self.offsets and self.training):
+            return x + self.table[:length]
+        # A batch has one offset: the trainer draws it anew in every step. Even, so that x and y
+        # keep their parity.
+        first = 2 * int(torch.randint((known - length) // 2 + 1, ()))
+        return x + self.table[first : first + length]
 
 
 def unset_linear(inputs: int, outputs: int, dtype: torch.dtype, *, bias: bool = True) -> nn.Linear:

@@ -72,6 +72,7 @@ class SequenceModel(nn.Module):
         inputs: the width of a token.
         outputs: of what is read out at a position.
         length: of the longest sequence; None: no positions, and any length.
+        offsets: whether training sequences begin anywhere in the table of positions.
         causal: whether a token sees none after it.
     """
 
@@ -82,6 +83,7 @@ class SequenceModel(nn.Module):
         shape: BlockShape,
         *,
         length: int | None,
+        offsets: bool = False,
         causal: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -93,7 +95,7 @@ class SequenceModel(nn.Module):
         self.read_in = unset_linear(inputs, shape.width, dtype)
         self.positions: nn.Module = nn.Identity()
         if length is not None:
-            self.positions = Positions(length, shape.width, dtype=dtype)
+            self.positions = Positions(length, shape.width, offsets=offsets, dtype=dtype)
         self.final_norm: nn.Module = (
             nn.LayerNorm(shape.width, dtype=dtype) if shape.norm == "pre" else nn.Identity()
         )
@@ -150,12 +152,15 @@ class Decoder(SequenceModel):
         *,
         layers: int,
         length: int | None,
+        offsets: bool = False,
         causal: bool = True,
         start: Start | None = None,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(inputs, outputs, shape, length=length, causal=causal, dtype=dtype)
+        super().__init__(
+            inputs, outputs, shape, length=length, offsets=offsets, causal=causal, dtype=dtype
+        )
         self.stack = Stack(layers, shape, dtype=dtype)
         (start or Start.by_fan_in()).draw(self, generator)
 
