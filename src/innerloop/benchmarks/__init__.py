@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from innerloop.benchmarks import dictionary, linear
+from innerloop.benchmarks import dictionary, linear, sequence
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "linear": linear.run,
     "dictionary": dictionary.run,
+    "sequence": sequence.run,
 }
 
 __all__ = ["BENCHMARKS"]

@@ -16,7 +16,7 @@ def bench(
     """Measures speed, every number as a ratio within one run.
 
     Args:
-        names: which benchmarks; none means all. Known: linear, dictionary.
+        names: which benchmarks; none means all. Known: linear, dictionary, sequence.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
