@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -19,3 +21,13 @@ def test_heads_learn_a_representation_of_the_users_own(tmp_path, capsys):
     assert error["32 heads"] < 1.1 * ridge
     assert 1.5 * ridge < error["1 head"] < 1
     assert output.stat().st_size > 10_000
+
+
+def test_a_gpt2_of_hugging_face_learns_and_a_decoder_becomes_one(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    example = runpy.run_path(str(EXAMPLES / "hugging_face.py"))
+    example["main"](["--folder", str(tmp_path), "--steps", "20"])
+    *_, last = capsys.readouterr().out.splitlines()
+    assert float(last.rsplit(maxsplit=1)[1]) < 1e-5
+    assert (tmp_path / "exported" / "model.safetensors").is_file()
+    assert (tmp_path / "curve.png").stat().st_size > 10_000

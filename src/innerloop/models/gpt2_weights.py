@@ -79,6 +79,8 @@ def as_hugging_face(decoder: Decoder) -> GPT2Model:
         raise ValueError("GPT-2 has positions, and this decoder was made without any")
     config = GPT2Config(
         vocab_size=1,
+        bos_token_id=None,
+        eos_token_id=None,
         n_positions=len(own["positions.table"]),
         n_embd=shape.width,
         n_layer=layers,
