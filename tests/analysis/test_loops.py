@@ -3,9 +3,13 @@ import torch
 
 from innerloop.analysis import loop_curve, loop_spectral_radius
 from innerloop.models import (
+    BlockShape,
+    Decoder,
     DenseWeights,
     GradientDescentWeights,
+    InContext,
     LinearAttention,
+    Looped,
     ShiftedGradientDescentWeights,
 )
 from innerloop.tasks import LinearRegression
@@ -116,3 +120,45 @@ def test_the_curve_keeps_the_models_mask():
 def test_no_loops_are_refused():
     with pytest.raises(ValueError, match="loops must be at least 1, got 0"):
         loop_curve(identity_steps(0.7), TASK, loops=0, samples=10, generator=seeded())
+
+
+def looped_transformer(**options):
+    shape = BlockShape(8, 2)
+    return InContext(
+        Looped(4, 1, shape, loops=4, length=41, generator=seeded(), dtype=DOUBLE, **options)
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"before": 1, "after": 1}, {"inject": False}])
+def test_the_radius_of_a_looped_transformer_is_that_of_its_jacobian(options):
+    model, prompt = looped_transformer(**options), TASK.sample(3, generator=seeded()).prefix(2)
+    loop, z = model.model.loop_at_its_end(prompt.interleave())
+    exact = []
+    for i in range(3):
+
+        def of_one(one, i=i):
+            return loop(torch.cat([z[:i], one, z[i + 1 :]]))[i : i + 1]
+
+        jacobian = torch.autograd.functional.jacobian(of_one, z[i : i + 1]).view(z[0].numel(), -1)
+        exact.append(torch.linalg.eigvals(jacobian).abs().max())
+    radius = loop_spectral_radius(model, prompt)
+    torch.testing.assert_close(radius, torch.stack(exact), rtol=0.02, atol=0)
+
+
+def test_a_looped_transformer_is_looped_longer_on_the_same_prompts():
+    model = looped_transformer()
+    curve = loop_curve(model, TASK, loops=6, samples=150, generator=seeded(1))
+    assert [row.loops for row in curve] == [1, 2, 3, 4, 5, 6]
+    source = seeded(1)
+    parts = [TASK.sample(size, generator=source) for size in (64, 64, 22)]
+    errors = [(model(p, loops=5) - p.y_query).square() for p in parts]
+    assert curve[4].mean.mean == pytest.approx(torch.cat(errors).mean().item())
+
+
+def test_what_has_no_loops_is_refused():
+    decoder = Decoder(4, 1, BlockShape(8, 2), layers=1, length=41, generator=seeded(), dtype=DOUBLE)
+    prompt = TASK.sample(2, generator=seeded())
+    with pytest.raises(ValueError, match="only a looped model has loops, got Decoder"):
+        loop_spectral_radius(InContext(decoder), prompt)
+    with pytest.raises(ValueError, match="only a looped model can be looped, got Decoder"):
+        loop_curve(InContext(decoder), TASK, loops=2, samples=5, generator=seeded())

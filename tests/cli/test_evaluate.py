@@ -153,7 +153,7 @@ def test_what_cannot_be_looped_is_refused(command):
     words = ("--task", DICTIONARY, "--batch", "10", "--steps", "2", "--run", "run")
     command("train", "heads:heads=2", *words)
     output = command("evaluate", "run", "--loops", "4", code=2)
-    assert "--loops goes with linear attention" in output
+    assert "--loops goes with models that have loops" in output
 
 
 OWN = """

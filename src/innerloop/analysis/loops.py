@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +14,55 @@ from torch.func import jacrev, vmap
 
 from innerloop.analysis.risk import Estimate, require_samples
 from innerloop.memory import FLOAT64, require_memory
-from innerloop.models import LinearAttention
+from innerloop.models import InContext, LinearAttention, Looped
 from innerloop.prompt import Prompt
 from innerloop.tasks import Task
 
+CHUNK = 64
+"""Prompts of a transformer at one time: the residuals after every loop are kept."""
 MOST_LOOPS = 1000
 """Every number of loops up to the last is measured from the start: their cost is a square."""
 
 
+def loop_spectral_radius(model: Any, batch: Any) -> Float[Tensor, " batch"]:
+    """By how much one more loop can stretch a small difference, prompt by prompt.
+
+    Below 1, looping longer converges near where it is; of linear attention, on the whole prompt.
+    """
+    if isinstance(model, LinearAttention):
+        return _of_unexplained_labels(model, batch)
+    inner = model.model if isinstance(model, InContext) else model
+    if not isinstance(inner, Looped):
+        raise ValueError(f"only a looped model has loops, got {type(inner).__name__}")
+    sequence = batch.interleave() if isinstance(batch, Prompt) else batch
+    return _of_the_residual(*inner.loop_at_its_end(sequence))
+
+
+POWER_STEPS = 200
+"""The error falls as one over their number where eigenvalues are of nearly equal size."""
+
+
+def _of_the_residual(
+    loop: Callable[[Tensor], Tensor], z: Float[Tensor, "batch length width"]
+) -> Float[Tensor, " batch"]:
+    """The largest |eigenvalue| of the loop's Jacobian at z, by the power method on its transpose.
+
+    The mean growth over the second half of the steps: a pair of complex eigenvalues turns the
+    vector for ever, and only its length settles.
+    """
+    z = z.detach().requires_grad_()
+    after = loop(z)
+    v = torch.randn(z.shape, generator=torch.Generator().manual_seed(0)).to(z)
+    logs = []
+    for _ in range(POWER_STEPS):
+        v = v / v.flatten(1).norm(dim=1).clamp_min(1e-30)[:, None, None]
+        (v,) = torch.autograd.grad(after, z, v, retain_graph=True)
+        logs.append(v.flatten(1).norm(dim=1).clamp_min(1e-30).log())
+    return torch.stack(logs[POWER_STEPS // 2 :]).mean(0).exp()
+
+
 @torch.no_grad()
-def loop_spectral_radius(model: LinearAttention, prompt: Prompt) -> Float[Tensor, " batch"]:
+def _of_unexplained_labels(model: LinearAttention, prompt: Prompt) -> Float[Tensor, " batch"]:
     """By how much one loop can stretch the part of the labels that is not yet explained.
 
     The largest |eigenvalue| of d m' / d m, where m = (1/n) sum_i y_i x_i correlates what is left of
@@ -59,12 +100,13 @@ class AfterLoops:
 
 @torch.no_grad()
 def loop_curve(
-    model: LinearAttention, task: Task, *, loops: int, samples: int, generator: torch.Generator
+    model: Any, task: Task, *, loops: int, samples: int, generator: torch.Generator
 ) -> list[AfterLoops]:
     """Squared errors on the same fresh prompts after 1, 2, ..., `loops` loops.
 
-    The mean can grow while the median falls: a few prompts on which the loop expands carry it, and
-    a sample that misses them shows neither the growth nor the right standard error.
+    Of any model with `after_loops(batch, counts)`; the errors of a prompt are averaged over its
+    targets. The mean can grow while the median falls: a few prompts on which the loop expands carry
+    it, and a sample that misses them shows neither the growth nor the right standard error.
     """
     if loops < 1:
         raise ValueError(f"loops must be at least 1, got {loops}")
@@ -73,12 +115,15 @@ def loop_curve(
     require_samples(samples)
     # All at once: a percentile needs every error.
     require_memory(f"{samples} prompts", 3 * FLOAT64 * samples * (task.n + 1) * (task.d + 1))
-    prompt = task.sample(samples, generator=generator)
+    counts, parts = range(1, loops + 1), []
+    size = samples if isinstance(model, LinearAttention) else CHUNK
+    for first in range(0, samples, size):
+        batch = task.sample(min(size, samples - first), generator=generator)
+        errors = (model.after_loops(batch, counts) - batch.targets).square()
+        parts.append(errors.flatten(2).mean(2).double().cpu())
     curve = []
-    for count in range(1, loops + 1):
-        looped = LinearAttention(model.weights, count, masked=model.masked)
-        errors = (looped(prompt) - prompt.y_query).square().mean(1)
+    for count, errors in zip(counts, torch.cat(parts, dim=1), strict=True):
         # NumPy, since torch takes the quantiles of 16 million numbers at most.
-        median, upper = np.quantile(errors.double().cpu().numpy(), [0.5, 0.99]).tolist()
+        median, upper = np.quantile(errors.numpy(), [0.5, 0.99]).tolist()
         curve.append(AfterLoops(count, Estimate.of(errors), median, upper))
     return curve

@@ -28,7 +28,7 @@ from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import samples_sequences
 from innerloop.experiments.records import Record, names
 from innerloop.experiments.study import records_root
-from innerloop.models import LinearAttention
+from innerloop.models import InContext, LinearAttention, Looped
 from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Task, moved
@@ -235,11 +235,10 @@ def _curves(
 
 def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) -> None:
     """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
-    model: Any = subject.learner
-    if not isinstance(model, LinearAttention):
-        raise ValueError(
-            f"--loops goes with linear attention, which can be looped; got {type(model).__name__}"
-        )
+    learner: Any = subject.learner
+    model = learner.model if isinstance(learner, InContext) else learner
+    if not isinstance(model, LinearAttention | Looped):
+        raise ValueError(f"--loops goes with models that have loops, got {type(model).__name__}")
     table = TextTable(
         f"squared error after each loop, {samples} prompts",
         ["loops", "mean ± standard error", "median", "99th percentile"],
@@ -247,10 +246,11 @@ def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) 
     with console().status("looping"):
         generator = _generator(seed, device)
         curve = analysis.loop_curve(
-            model, subject.task, loops=loops, samples=samples, generator=generator
+            learner, subject.task, loops=loops, samples=samples, generator=generator
         )
-        prompt = subject.task.sample(min(samples, 10_000), generator=generator)
-        radius = analysis.loop_spectral_radius(model, prompt)
+        few = 10_000 if isinstance(model, LinearAttention) else 64
+        prompt = subject.task.sample(min(samples, few), generator=generator)
+        radius = analysis.loop_spectral_radius(learner, prompt)
     for row in curve:
         trained = " (trained)" if row.loops == model.loops else ""
         table.add(f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from innerloop.algorithms.learner import example_by_example
 from innerloop.models.decoder import SequenceModel
+from innerloop.models.looped import Looped
 from innerloop.prompt import Prompt
 
 
@@ -26,6 +28,15 @@ class InContext(nn.Module):
     def forward(self, prompt: Prompt, **how: Any) -> Float[Tensor, "batch queries"]:
         """`how` is passed on to the model, such as loops=20."""
         return self.model(prompt.interleave().last(), **how).view_as(prompt.y_query)
+
+    def after_loops(
+        self, prompt: Prompt, counts: Sequence[int]
+    ) -> Float[Tensor, "counts batch queries"]:
+        """The predictions of a looped model after each of these numbers of loops."""
+        if not isinstance(self.model, Looped):
+            raise ValueError(f"only a looped model can be looped, got {type(self.model).__name__}")
+        answers = self.model.after_loops(prompt.interleave().last(), counts)
+        return answers.view(len(counts), *prompt.y_query.shape)
 
     def learning_curve(self, prompt: Prompt, **how: Any) -> Float[Tensor, "batch counts"]:
         if not self.model.causal:

@@ -9,7 +9,7 @@ inside(z_t).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -95,6 +95,20 @@ class Looped(SequenceModel):
             states = self.after(states, causal=self.causal)
         return self._read(states, batch).unflatten(0, (len(counts), -1))
 
+    def after_loops(
+        self, batch: TokenSequence, counts: Sequence[int]
+    ) -> Float[Tensor, "counts batch positions outputs"]:
+        """The predictions after each of these numbers of loops."""
+        return self.predictions(batch, counts)
+
+    def loop_at_its_end(
+        self, batch: TokenSequence, loops: int | None = None
+    ) -> tuple[Callable[[Residual], Residual], Residual]:
+        """One more loop as a function of z, and the z that it is given after `loops` of them."""
+        h = self._before(self._embed(batch))
+        *_, (_, z) = self._states(h, self.loops if loops is None else loops, 0)
+        return lambda z: self._once_more(h, z, count=1), z
+
     def residual(self, x: Residual) -> Residual:
         h = self._before(x)
         *_, (_, z) = self._states(h, self.loops, 0)
@@ -126,8 +140,11 @@ class Looped(SequenceModel):
         z = torch.zeros_like(h)
         for count in range(loops):
             with torch.set_grad_enabled(torch.is_grad_enabled() and count >= without_gradient):
-                z = self.loop_norm(self.inside(self._entering(h, z, count), causal=self.causal))
+                z = self._once_more(h, z, count)
             yield count + 1, z
+
+    def _once_more(self, h: Residual, z: Residual, count: int) -> Residual:
+        return self.loop_norm(self.inside(self._entering(h, z, count), causal=self.causal))
 
     def _entering(self, h: Residual, z: Residual, count: int) -> Residual:
         """What loop number `count`, 0 first, is given."""

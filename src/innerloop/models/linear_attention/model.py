@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -56,6 +59,13 @@ class LinearAttention(nn.Module):
         token = nn.functional.pad(each.x_query, (0, 1))  # [batch * queries, 1, d + 1]
         gram = each.gram() + token.mT * token / max(prompt.n, 1)
         return self.answer(gram, each.x_query).view_as(prompt.y_query)
+
+    def after_loops(
+        self, prompt: Prompt, counts: Sequence[int]
+    ) -> Float[Tensor, "counts batch queries"]:
+        """The predictions after each of these numbers of loops."""
+        looped = (LinearAttention(self.weights, k, masked=self.masked) for k in counts)
+        return torch.stack([model(prompt) for model in looped])
 
     def answer(
         self, gram: Float[Tensor, "batch token token"], queries: Float[Tensor, "batch queries d"]
