@@ -3,64 +3,53 @@
 from itertools import product
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import LogLocator
 
 from innerloop.papers.common import rotated
-from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
 from innerloop.papers.zhang2023.prompts import LABELS, WORDS, layer_around
-from innerloop.papers.zhang2023.settings import ROTATED, SPECTRA, inverse_gamma
+from innerloop.papers.zhang2023.settings import ROTATED, SPECTRA, as_printed, inverse_gamma
 from innerloop.papers.zhang2023.theorem4_2 import brackets, stated_error
 
-SHOWN = {"train": (3, 12, 100), "test": (1, 2, 100)}
-"""The lengths that get a line of their own; the other length is on the axis."""
-OTHER = {"train": "test", "test": "train"}
-NAMES = {"train": "training length N", "test": "test length M"}
 COLOURS = ("#d55e00", "#0072b2", "#009e73")
+AXES = {
+    "test": ("test length M", "train", "N", (3, 12, 100)),
+    "train": ("training length N", "test", "M", (1, 2, 100)),
+}
+"""What is on the axis, and the other length, which has a line for each of these."""
 
 
 def judge(tables: Tables) -> Verdict:
     points = where(tables["points"])
-    return Verdict(
-        checks(
-            "largest relative difference from the layer's error over every prompt",
-            ROUNDING,
-            {"formula": "formula"},
-            unlike={name: name for name in ("N + 1 for N", "M + 1 for M", "N and M exchanged")},
-            measure=lambda name: np.abs(points[name] / points["error"] - 1).max(),
-        )
-    )
+    off = {
+        name: np.abs(points[name] / points["error"] - 1).max()
+        for name in ("formula", "N + 1 for N", "M + 1 for M", "N and M exchanged")
+    }
+    name = "largest relative difference from the layer's error over every prompt"
+    return Verdict(as_printed(name, off.pop("formula"), off))
 
 
 def draw(tables: Tables) -> Picture:
     picture = Picture(figsize=(10, 5.6))
     rows = picture.subplots(2, 3)
-    for row, on_axis in zip(rows, OTHER.values(), strict=True):
+    for row, (on_axis, (xlabel, fixed, letter, lengths)) in zip(rows, AXES.items(), strict=True):
         for axes, name in zip(row, LABELS, strict=True):
-            _panel(axes, tables, name, on_axis)
+            for colour, length in zip(COLOURS, lengths, strict=True):
+                line = where(tables["lines"], labels=name, axis=on_axis, **{fixed: length})
+                points = where(tables["points"], labels=name, **{fixed: length})
+                axes.plot(line[on_axis], line["error"], color=colour, label=f"{letter} = {length}")
+                axes.plot(points[on_axis], points["error"], "o", color=colour, markersize=4)
+            if (floor := line["best linear"][0]) > 1e-9:
+                axes.axhline(floor, color="black", lw=0.9, linestyle="--", label="best linear")
+            logarithmic(axes, xlabel=xlabel, title=f"{name} labels")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         row[0].set_ylabel("expected squared error")
     rows[0, -1].legend(fontsize=8)
     rows[1, 0].legend(fontsize=8, loc="lower left")
     return picture
-
-
-def _panel(axes: Axes, tables: Tables, name: str, on_axis: str) -> None:
-    fixed = OTHER[on_axis]
-    for colour, length in zip(COLOURS, SHOWN[fixed], strict=True):
-        line = where(tables["lines"], labels=name, axis=on_axis, **{fixed: length})
-        points = where(tables["points"], labels=name, **{fixed: length})
-        label = f"{NAMES[fixed][-1]} = {length}"
-        axes.plot(line[on_axis], line["error"], color=colour, label=label)
-        axes.plot(points[on_axis], points["error"], "o", color=colour, markersize=4)
-    if line["best linear"][0] > 1e-9:
-        floor = line["best linear"][0]
-        axes.axhline(floor, color="black", linewidth=0.9, linestyle="--", label="best linear")
-    logarithmic(axes, xlabel=NAMES[on_axis], title=f"{name} labels")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 
 @figure(
@@ -78,8 +67,8 @@ def error_against_lengths(scale: Scale) -> Numbers:
     for name, labels in LABELS.items():
         moments = labels.moments(lam)
         floor = brackets(moments, lam, 1, 1)["best linear predictor"]
-        for on_axis, fixed in OTHER.items():
-            for at in ({fixed: a, on_axis: b} for a, b in product(SHOWN[fixed], grid)):
+        for on_axis, (_, fixed, _, lengths) in AXES.items():
+            for at in ({fixed: a, on_axis: b} for a, b in product(lengths, grid)):
                 error = stated_error(moments, lam, at["train"], at["test"])
                 row = {"labels": name, "axis": on_axis, **at, "error": error}
                 lines.append({**row, "best linear": floor})
@@ -95,12 +84,9 @@ def error_against_lengths(scale: Scale) -> Numbers:
             stated = {key: stated_error(moments, lam, *at) for key, at in formulas.items()}
             points.append({"labels": name, "train": n, "test": m, "error": visited, **stated})
     caption = (
-        "Error of the trained layer on new prompts, d = 2. Lines: formula (4.6). Points: the layer "
-        "itself, over every prompt. Top: against the test length M. Bottom: against the training "
-        "length N; past N of about M longer training raises the error again, because the 1/M term "
-        "grows as Gamma falls to Lambda. Dashed: the best linear predictor."
+        "Error of the trained layer on new prompts, d = 2: formula (4.6) as lines, the layer over "
+        "every prompt as points, the best linear predictor dashed. Past N of about M longer "
+        "training raises the error, because the 1/M term grows as Gamma falls to Lambda."
     )
-    settings = {"Lambda": ROTATED[2], "points": len(points)}
-    return Numbers(
-        {"lines": as_table(lines), "points": as_table(points)}, caption, settings, [WORDS]
-    )
+    tables = {"lines": as_table(lines), "points": as_table(points)}
+    return Numbers(tables, caption, {"Lambda": ROTATED[2], "points": len(points)}, [WORDS])
