@@ -8,11 +8,11 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop.papers.common import normal, random_rotation, relative, rotated, symmetric
-from innerloop.papers.quantity import at_least, checks
+from innerloop.papers.quantity import at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import lemma5_1, prompts
-from innerloop.papers.zhang2023.settings import SPECTRA, as_printed, tight
+from innerloop.papers.zhang2023.settings import SPECTRA, as_stated, tight
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def matrix_calculus(scale: Scale) -> Verdict:
     found = []
     for name, (exact, stated, wrong) in rows.items():
         other = {"transposed": relative(wrong, exact)}
-        found += as_printed(f"relative difference of {name}", relative(stated, exact), other)
+        found += as_stated(f"relative difference of {name}", relative(stated, exact), other)
     return Verdict(found, settings={"matrices": "4 x 4, normal entries"})
 
 
@@ -76,7 +76,7 @@ def fourth_moment(scale: Scale) -> Verdict:
         "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
     }
     name, error = "relative difference from quadrature", partial(relative, exact=moment)
-    return Verdict(as_printed(name, printed, wrong, error), settings={"d": 3, "A": "normal"})
+    return Verdict(as_stated(name, printed, wrong, error), settings={"d": 3, "A": "normal"})
 
 
 def printed_chain(u: Tensor, v: Tensor) -> Tensor:
@@ -135,26 +135,23 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
             found.append(a @ b / (a.norm() * b.norm()))
         return found
 
-    signs = partial(
-        checks,
-        tolerance=at_least(-1e-12, "the statement itself, up to rounding"),
-        cases={"an eigenvalue of B 0": 0.0},
-        unlike={"an eigenvalue of B -0.1": -0.1},
-    )
-    trace = signs(
-        "smallest tr(AB) / (|A|_F |B|_F)",
-        measure=lambda low: min(ab.trace() for c in (True, False) for ab in products(low, c)),
-    )
-    symmetry = as_printed(
-        "largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
+    def least_trace(lowest: float) -> float:
+        return min(ab.trace().item() for c in (True, False) for ab in products(lowest, c))
+
+    def least_eigenvalue(lowest: float) -> float:
+        return min(map(smallest_eigenvalue, products(lowest, True)))
+
+    negative = {"an eigenvalue of B -0.1": -0.1}
+    rounded = at_least(-1e-12, "the statement itself, up to rounding")
+    trace = as_stated("smallest tr(AB) / (|A|_F |B|_F)", 0.0, negative, least_trace, rounded)
+    symmetry = as_stated(
+        "A, B commute: largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
         True,
         {"A and B do not commute": False},
         lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
     )
-    eigenvalue = signs(
-        "A, B commute: smallest eigenvalue of AB",
-        measure=lambda low: min(map(smallest_eigenvalue, products(low, True))),
-    )
+    name = "A, B commute: smallest eigenvalue of AB"
+    eigenvalue = as_stated(name, 0.0, negative, least_eigenvalue, rounded)
     form = smallest_eigenvalue(rotated([1.0, 0.9], 0) @ rotated([1.0, 0.9], 1))
     remark = (
         "AB >= 0 is read as symmetric with no negative eigenvalue. As a quadratic form AB can be "

@@ -12,7 +12,7 @@ from innerloop.papers.quantity import INEQUALITY
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import Labels, layer_around
-from innerloop.papers.zhang2023.settings import SPECTRA, as_printed, inverse_gamma, tight
+from innerloop.papers.zhang2023.settings import SPECTRA, as_stated, inverse_gamma, tight
 from innerloop.theory.linear import SampleComplexity, mean_error_parts
 
 LENGTHS = (1, 3, 10, 100, 10**5)
@@ -66,7 +66,7 @@ def averages() -> list[Check]:
     (right, wrong), (error, bound) = (map(max, zip(*x, strict=True)) for x in (errors, ratios))
     name = "relative difference of the averaged display from closed forms by eigenvalues, matrices"
     return [
-        *as_printed(name, right, {"N + 1 for N": wrong}),
+        *as_stated(name, right, {"N + 1 for N": wrong}),
         *tight("averaged error over the first bound", error, 1 / 0.99),
         *tight("first bound over the second", bound, 1 / 0.99),
     ]
@@ -95,13 +95,13 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
         labels = Labels(partial(torch.matmul, other=w), 1)
         seen.append(((w, lam[d], train, m), labels.error(layer, m, lam[d])))
     points: list[Point] = [(normal(s, 3), lam[3], n, m) for s in range(draws) for n, m in PAIRS]
-    display = as_printed(
+    display = as_stated(
         "relative difference of the display from the layer's error over every prompt",
         {},
         {"1 for the 2": {"second": 1.0}, "no first term in 1/M": {"own": 0.0}},
         lambda of: max(abs(displayed_error(p, **of) / found - 1) for p, found in seen),
     )
-    bound = as_printed(
+    bound = as_stated(
         "largest ratio of the display to the bound at fixed w",
         {},
         {"d for d + 1": {"own": 0.0}, "last term 1 % less": {"last": 0.99}},
@@ -161,7 +161,7 @@ def sufficient_lengths(scale: Scale) -> Verdict:
     inside = [shown.error(*at(eps, 0.25)) / eps for eps in (0.01, 1e-4)]
     wrong = {"eps^(-1/2) below the root": (0.25, 1.0), "half the test length": (0.5, 0.5)}
     name = "largest error / eps at the stated lengths and longer ones"
-    lengths = as_printed(name, (0.5, 1.0), wrong, worst, INEQUALITY)
+    lengths = as_stated(name, (0.5, 1.0), wrong, worst, INEQUALITY)
     return Verdict(
         lengths,
         settings={"spectra": str(AVERAGED), "eps": ", ".join(map(str, accuracies))},

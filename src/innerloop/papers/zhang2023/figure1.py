@@ -1,7 +1,4 @@
-"""Linear layers where every prompt has its own covariance, at the lengths of Figure 1.
-
-The paper's Figure 1 shows GPT-2 models and, of linear attention, only the limit M, N to infinity.
-"""
+"""Linear layers where every prompt has its own covariance, at the lengths of Figure 1."""
 
 import math
 from functools import cache
@@ -19,7 +16,7 @@ from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
 from innerloop.papers.zhang2023.prompts import layer_around, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import as_printed, exponential, only
+from innerloop.papers.zhang2023.settings import as_stated, exponential, only
 from innerloop.theory.linear import CovarianceLaw
 
 D = 20
@@ -70,14 +67,14 @@ def judge(tables: Tables) -> Verdict:
     share = dict(zip(c.tolist(), limits["random"] / c, strict=True))
 
     def polynomial(kind: str, cube: float, square: float) -> list[Check]:
-        return as_printed(
+        return as_stated(
             f"trained on {kind}: relative difference from {cube:.3g} c^3 - {square:.3g} c^2 + c",
             square,
             {f"{1.01 * square:.3g} for {square:.3g}": 1.01 * square},
             lambda k: np.abs(limits[kind] / (cube * c**3 - k * c**2 + c) - 1).max(),
         )
 
-    lines = as_printed(
+    lines = as_stated(
         "relative difference from the layer's error over every prompt, d = 1, 2",
         "line",
         {name: name for name in ("M + 1 for M", "N + 1 for N")},
@@ -90,7 +87,7 @@ def judge(tables: Tables) -> Verdict:
         unlike={"c = 1.9": share[1.9]},
     )
     name = "distance of the limit at c = 1 from 1/3, trained on random"
-    third = as_printed(name, 1.0, {"c = 0.5": 0.5}, lambda c: abs(share[c] - 1 / 3))
+    third = as_stated(name, 1.0, {"c = 0.5": 0.5}, lambda c: abs(share[c] - 1 / 3))
     limits_by_scale = *polynomial("random", 2 / 3, 4 / 3), *polynomial("fixed", 6.0, 4.0)
     remark = "Worse than predicting 0 above c = 2, trained on random covariances; on I, c = 2/3."
     return Verdict([*lines, *limits_by_scale, *worse, *third], remarks=[remark])
@@ -156,8 +153,8 @@ def under_random_covariances(scale: Scale) -> Numbers:
         "Exact error of linear layers trained on the covariance I (orange) or on "
         "diag(Exponential(1)) drawn anew for every prompt (blue). First panel: against the scale c "
         f"of the test covariances, M, N to infinity. Others: against the test length, d = {D}, for "
-        "the training lengths of Figure 1, whose GPT-2 curves are absent and of which nothing is "
-        "said. Errors are divided by d; how the paper's figure is normalised is not stated."
+        "the training lengths of Figure 1, which shows GPT-2 models (absent here) and of linear "
+        "layers the limit alone. Errors are divided by d; the paper does not say how its own are."
     )
     tables = {"limits": limits, "lines": as_table(lines), "compared": as_table(compared)}
     return Numbers(tables, caption, {"d": D, "N": ", ".join(map(str, STYLES))})

@@ -8,7 +8,7 @@ from innerloop.papers.common import DTYPE, generator, normal, relative, rotated
 from innerloop.papers.quantity import at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.zhang2023.settings import as_printed
+from innerloop.papers.zhang2023.settings import as_stated
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -63,7 +63,7 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
         "Vec by rows": (u.flatten(), n, n + 1),
     }
     name = "relative difference of u^T H u from the layer's prediction"
-    found = as_printed(name, (vec, n, n + 1), wrong, error)
+    found = as_stated(name, (vec, n, n + 1), wrong, error)
     return Verdict(found, settings={"task": task, "prompts": 20, "weights": "dense, normal"})
 
 
@@ -88,8 +88,8 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
     integer = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"
     fewest, bound = min(map(min, counts.values())), at_least(d + 1, integer)
     return Verdict(
-        printed=as_printed("fewest negative ones", fewest, {"H^2": max(squared)}, tolerance=bound),
-        corrected=as_printed(
+        printed=as_stated("fewest negative ones", fewest, {"H^2": max(squared)}, tolerance=bound),
+        corrected=as_stated(
             "largest difference of the number of negative eigenvalues from min(d, N) + 1",
             lambda n: min(d, n) + 1,
             {"from min(d, N)": lambda n: min(d, n), "from d + 1": lambda n: d + 1},

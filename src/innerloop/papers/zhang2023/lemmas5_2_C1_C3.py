@@ -1,7 +1,4 @@
-"""The loss of two blocks of weights and its flow, beside the exact loss of all weights.
-
-With a fixed covariance Lemmas 5.2 and A.1, with a random one C.1, C.2 and C.3.
-"""
+"""The loss of two blocks of weights, and its flow: Lemmas 5.2 and A.1; C.1, C.2 and C.3."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +11,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023 import settings
 from innerloop.papers.zhang2023.prompts import population_loss, whole
-from innerloop.papers.zhang2023.settings import GammaOf, Mixture, as_printed, gamma, gamma_checks
+from innerloop.papers.zhang2023.settings import GammaOf, Mixture, as_stated, gamma, gamma_checks
 
 Weights = tuple[Tensor, Tensor]
 Coefficients = tuple[Tensor, Tensor]
@@ -97,12 +94,10 @@ def loss_error(setting: Setting, stated: Callable[..., Tensor]) -> float:
     return relative(values, torch.stack([loss(whole(*p)) for p in points(setting)]))
 
 
-def slope_error(
-    setting: Setting, stated: Callable[..., Tensor], flow: Callable[..., Weights]
-) -> float:
+def slope_error(of: Setting, stated: Callable[..., Tensor], flow: Callable[..., Weights]) -> float:
     """Of minus the gradient of a loss from a velocity."""
     errors = []
-    for u, v in points(setting):
+    for u, v in points(of):
         du, dv = torch.autograd.grad(stated(u.requires_grad_(), v.requires_grad_()), (u, v))
         errors.append(relative(-whole(du, dv), whole(*flow(u.detach(), v.detach()))))
     return max(errors)
@@ -130,7 +125,7 @@ def fixed_velocity(scale: Scale) -> Verdict:
     other = {"Lambda U Lambda Gamma": velocity_error(small, transposed)}
     inner = gamma_checks(VELOCITY, partial(velocity_errors, FIXED), others=other)
     name = "largest velocity of u_12 and u_21 where they are 0"
-    outer = as_printed(name, 0.0, {"where they are 0.01": 0.01}, outer_speed)
+    outer = as_stated(name, 0.0, {"where they are 0.01": 0.01}, outer_speed)
     return Verdict([*inner, *outer], settings=SETTINGS)
 
 
@@ -187,7 +182,7 @@ def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float
         "N + 1 for N": {(law, n): coefficients(law, n + 1) for law, n in stated},
     }
 
-    return as_printed(name, stated, wrong, lambda of: max(error(*each) for each in of.items()))
+    return as_stated(name, stated, wrong, lambda of: max(error(*each) for each in of.items()))
 
 
 @claim(

@@ -5,19 +5,16 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023 import lemmas5_2_C1_C3, settings
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
-from innerloop.papers.zhang2023.settings import LIMIT, as_printed, gamma, gamma_checks, tight
+from innerloop.papers.zhang2023.settings import LIMIT, as_stated, gamma, gamma_checks, tight
 
 MU, NU = 2.1, 4.1
 """Controls: for d = 1 and small sigma the constant mu is off by a factor of 2, nu by one of 4."""
 
 
 def exponent_ratio(start: Start) -> float:
-    """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path.
-
-    Where the loss has fallen by less than 1e-6 the integrator's error of 1e-10 would be seen.
-    """
+    """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path."""
     gaps = start.flow.losses()
-    fallen = gaps < (1 - 1e-6) * gaps[0]
+    fallen = gaps < (1 - 1e-6) * gaps[0]  # before, the integrator's error of 1e-10 would be seen
     return (start.rate * start.flow.times / (gaps[0] / gaps).log())[fallen].max().item()
 
 
@@ -42,7 +39,7 @@ def decay(starts: list[Start], near: float) -> Verdict:
     rate = tight(name, max(map(exponent_ratio, starts)), near)
     name = "largest share of the loss above its minimum that is left where flows end"
     bound = at_most(1e-12, "the last gradient is 1e-10, and the loss is quadratic there")
-    end = as_printed(name, 1.0, {"0.1 % beside the end": 1.001}, left, bound)
+    end = as_stated(name, 1.0, {"0.1 % beside the end": 1.001}, left, bound)
     return Verdict([*rate, *end], settings=described(starts))
 
 

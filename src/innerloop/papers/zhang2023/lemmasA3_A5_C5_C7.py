@@ -6,7 +6,7 @@ from innerloop.papers.quantity import at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
-from innerloop.papers.zhang2023.settings import as_printed, tight
+from innerloop.papers.zhang2023.settings import as_stated, tight
 from innerloop.theory.flow import Flow
 
 
@@ -18,7 +18,7 @@ def balance(starts: list[Start]) -> Verdict:
     name = "largest |v^2 - |U|_F^2| / v^2 on the paths"
     bound = at_most(1e-6, "errors of 1e-10 in v and U at a thousand steps may add up to 4e-7")
     longer = {"U(0) 0.1 % longer": [s.from_direction(1.001 * s.direction) for s in starts]}
-    found = as_printed(name, [s.flow for s in starts], longer, imbalance, bound)
+    found = as_stated(name, [s.flow for s in starts], longer, imbalance, bound)
     return Verdict(found, settings=described(starts))
 
 
@@ -28,14 +28,14 @@ def positivity(starts: list[Start], *remarks: str) -> Verdict:
 
     squares = [start.law.square() for start in starts]  # from minus these the flow passes to v < 0
     past = [s.from_direction(-1.1 * q / q.norm()) for s, q in zip(starts, squares, strict=True)]
-    positive = as_printed(
+    positive = as_stated(
         "smallest v on the paths, relative to sigma",
         [s.flow for s in starts],
         {"U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": past},
         lambda flows: min(map(least_v, flows, starts)),
         at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
     )
-    below = as_printed(
+    below = as_stated(
         "largest loss at a start with sigma 0.1 % below the bound, relative to its linear term",
         0.999,
         {"sigma 0.1 % above the bound": 1.001},

@@ -1,8 +1,4 @@
-"""Distribution shifts at test time: section 4.2, Eq. 4.7 and 4.8.
-
-Statements about long prompts are checked by the rate at which the exact error of the trained layer,
-one step with Gamma^-1, falls for a given w.
-"""
+"""Shifts at test time, section 4.2; for long prompts the rate at which the exact error falls."""
 
 from dataclasses import replace
 from itertools import product
@@ -17,7 +13,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023 import settings
 from innerloop.papers.zhang2023.prompts import as_prompt, layer_around, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import LONG, SPECTRA, K, as_printed, gamma, inverse_gamma
+from innerloop.papers.zhang2023.settings import LONG, SPECTRA, K, as_stated, gamma, inverse_gamma
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression, with_orthogonal_query
 
@@ -53,7 +49,7 @@ def task_shift(scale: Scale) -> Verdict:
     }
     name = "N = M: relative difference of M times the error in the clean label from "
     name += "(d + 1) |w|_Lambda^2 + d noise^2"
-    rate = as_printed(name, (LONG, 1.0, 3.0), wrong, error, settings.NEARLY)
+    rate = as_stated(name, (LONG, 1.0, 3.0), wrong, error, settings.NEARLY)
     about, remark = SETTINGS | {"noise": "std 0, 1 and 3"}, "So it vanishes as M and N grow."
     return Verdict(rate, settings=about, remarks=[remark])
 
@@ -87,7 +83,7 @@ def query_shift(scale: Scale) -> Verdict:
     wrong = {"N = M/10": (LONG / 10, 1.0), "w^T Q w 1 % larger": (LONG, 1.01)}
     allowed = at_most(1.0, "tr(Q) (2k |B| + k^2 |w|^2)/N, B being the covariance of Lambda^-1 x y")
     name = "N = M: difference of M times the error from |w|_Lambda^2 tr(Q Lambda^-1) + w^T Q w, "
-    rate = as_printed(name + "over what is allowed", (LONG, 1.0), wrong, error, allowed)
+    rate = as_stated(name + "over what is allowed", (LONG, 1.0), wrong, error, allowed)
     return Verdict(rate, settings=SETTINGS | {"covariance Q of the query": ", ".join(queries)})
 
 
@@ -185,9 +181,9 @@ def covariate_shift(scale: Scale) -> Verdict:
     name = f"N = {LONG}: relative difference of the mean prediction from c^2 x_query^T w"
     wrong = {f"N = {LONG // 10}": (LONG / 10, 2.0), "c^2.001 for c^2": (LONG, 2.001)}
     allowed = at_most(k / LONG, f"Gamma differs from Lambda by at most k/N, k = {k:.4g}")
-    mean = as_printed(name, (LONG, 2.0), wrong, mean_error, allowed)
+    mean = as_stated(name, (LONG, 2.0), wrong, mean_error, allowed)
     name = "N infinite: relative difference of M (error / E y^2 - (c^2 - 1)^2) from c^4 (d + 1)"
-    variance = as_printed(name, 1.0, {"d for d + 1": 0.0}, variance_error)
+    variance = as_stated(name, 1.0, {"d for d + 1": 0.0}, variance_error)
     remark = "The error tends to (c^2 - 1)^2 E y^2. The display's first expression leaves w out."
     about = {"Lambda": settings.ROTATED[2], "c": factors}
     return Verdict([*mean, *variance], settings=about, remarks=[remark])

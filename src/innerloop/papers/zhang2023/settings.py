@@ -105,15 +105,15 @@ def gammas() -> dict[str, GammaOf]:
     }
 
 
-def as_printed(
+def as_stated(
     name: str,
     right: T,
     wrong: Mapping[str, T],
     measure: Callable[[T], Measured] | None = None,
     tolerance: Tolerance = ROUNDING,
 ) -> list[Check]:
-    """What is printed, beside near misses of it."""
-    return checks(name, tolerance, {"as printed": right}, unlike=wrong, measure=measure)
+    """What is stated, beside near misses of it."""
+    return checks(name, tolerance, {"as stated": right}, unlike=wrong, measure=measure)
 
 
 def gamma_checks(
@@ -124,13 +124,13 @@ def gamma_checks(
 ) -> list[Check]:
     """Gamma beside near misses of it, and others measured already."""
     (_, right), *wrong = ((case, measure(g)) for case, g in gammas().items())
-    return as_printed(name, right, {**dict(wrong), **(others or {})}, tolerance=tolerance)
+    return as_stated(name, right, {**dict(wrong), **(others or {})}, tolerance=tolerance)
 
 
 def tight(name: str, ratio: float, near: float) -> list[Check]:
     """A ratio of at most 1, which exceeds 1 if the inequality is this much stronger."""
     wrong = {f"{near:.3g} times as strong": near * ratio}
-    return as_printed(name, ratio, wrong, tolerance=INEQUALITY)
+    return as_stated(name, ratio, wrong, tolerance=INEQUALITY)
 
 
 def inverse_gamma(covariance: Tensor, n: float) -> Tensor:

@@ -13,7 +13,7 @@ from innerloop.papers.quantity import SAMPLING, at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.drawing import where
-from innerloop.papers.zhang2023.settings import as_printed
+from innerloop.papers.zhang2023.settings import as_stated
 from innerloop.tasks import LinearRegression
 
 D, N = 6, 40
@@ -75,13 +75,13 @@ def judge(tables: Tables) -> Verdict:
     mean, spread = (table[key][sampled] for key in ("trained layer", "trained layer, error"))
     row = list(table["shift"]).index(DOUBLED)
     share = exact / table["zero"]
-    hand = as_printed(
+    hand = as_stated(
         "relative difference of the exact losses from those by hand",
         table["by hand"],
         {"M + 1 for M": table["by hand, M + 1"]},
         lambda stated: np.abs(exact[known] / stated[known] - 1).max(),
     )
-    z = as_printed(
+    z = as_stated(
         "largest |z| of sampled losses, without cubed labels",
         exact[sampled],
         {"the loss without a shift": exact[:1]},

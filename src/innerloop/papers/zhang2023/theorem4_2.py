@@ -13,7 +13,7 @@ from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.prompts import LABELS, layer_around, linear_prompts
-from innerloop.papers.zhang2023.settings import LONG, SPECTRA, as_printed, gamma, inverse_gamma
+from innerloop.papers.zhang2023.settings import LONG, SPECTRA, as_stated, gamma, inverse_gamma
 from innerloop.prompt import Prompt
 from innerloop.theory.linear import JointMoments
 
@@ -58,11 +58,11 @@ def plain_step(scale: Scale) -> Verdict:
         return max(found)
 
     name = "relative error of one step's prediction, on half the mean of squares"
-    step = as_printed(name, 1 / 4, {"n + 1 for n": 1 / 6}, step_error)
+    step = as_stated(name, 1 / 4, {"n + 1 for n": 1 / 6}, step_error)
     name = "relative difference of that of x^T Lambda w, plus c/n, from the error over every prompt"
     wrong = {"of x^T w, plus c/n": (left(eye), 0), "n + 1 for n": (left(lam), 1)}
-    error = as_printed(name, (left(lam), 0), wrong, error_off)
-    endless = as_printed(
+    error = as_stated(name, (left(lam), 0), wrong, error_off)
+    endless = as_stated(
         "error left on endless prompts, over E y^2, eigenvalues 1.5 and 0.4",
         left(lam) / lam.trace(),
         {"Lambda = I": left(eye) / 2},
@@ -129,13 +129,13 @@ def best_linear_limit(scale: Scale) -> Verdict:
         "E[yx], as in footnote 2": moments.cross,
     }
     name, off = "relative difference from the minimiser", partial(relative, exact=best)
-    minimiser = as_printed(name, inverse @ moments.cross, wrong, off)
+    minimiser = as_stated(name, inverse @ moments.cross, wrong, off)
     others = {
         "N = M/100": (LONG / 100, variance),
         "from tr(E[y^2 x x^T] Lambda^-1), not centred": (LONG, uncentred),
     }
     name = "relative difference of M (error - that of the best linear one) from tr(Sigma Lambda^-1)"
-    rate = as_printed(name, (LONG, variance), others, rate_error, settings.NEARLY)
+    rate = as_stated(name, (LONG, variance), others, rate_error, settings.NEARLY)
     remark = f"So the error above the best linear one falls as {variance:.4g}/M."
     about = {"law": settings.ROTATED[3], "labels": "cubic", "N = M": LONG}
     return Verdict([*minimiser, *rate], settings=about, remarks=[remark])
@@ -197,17 +197,13 @@ def error_on_new_prompts(scale: Scale) -> Verdict:
         "The theorem needs E y^2 to be finite and does not list it: for d = 1 and y = |x|^(-3/4), "
         "all that it lists is finite, E y^2 and both sides of (4.6) are not."
     )
-    return Verdict(
-        [
-            *as_printed(every, {}, wrong, partial(error, small)),
-            *as_printed(larger, {}, wrong, partial(error, large)),
-        ],
-        settings={
-            "over every prompt": "(d, M) = (2, 1), (2, 2), (3, 1); N = 1, 12",
-            "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
-        },
-        remarks=[prompts.WORDS, infinite],
-    )
+    found = as_stated(every, {}, wrong, partial(error, small))
+    found += as_stated(larger, {}, wrong, partial(error, large))
+    about = {
+        "over every prompt": "(d, M) = (2, 1), (2, 2), (3, 1); N = 1, 12",
+        "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
+    }
+    return Verdict(found, settings=about, remarks=[prompts.WORDS, infinite])
 
 
 def proof_terms(labels: prompts.Labels, best: float) -> dict[str, float]:
@@ -252,6 +248,6 @@ def terms_of_the_proof(scale: Scale) -> Verdict:
     found = []
     for names in ("I, II, III", "IV, V, VI"):
         name = f"difference from the proof, relative to the error, of terms {names}"
-        found += as_printed(name, 1.0, {"1.01 a for a": 1.01}, partial(difference, names=names))
+        found += as_stated(name, 1.0, {"1.01 a for a": 1.01}, partial(difference, names=names))
     hessian = "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same."
     return Verdict(found, settings={"d": 2, "N": 12, "M": 2}, remarks=[prompts.WORDS, hessian])

@@ -22,10 +22,7 @@ LOWEST = at_most(1e-8, "the loss is quadratic around a minimum, found to 1e-6 or
 
 @cache
 def lowest_loss(law: settings.Mixture, n: int, starts: int) -> float:
-    """The least loss that descents over all weights find, from normal starts.
-
-    Some of them end at a local minimum of the whole loss, with v = 0.
-    """
+    """The least that descents from normal starts find; some end at a local one, with v = 0."""
     loss, size = prompts.population_loss(law, n), (law.d + 1) ** 2
     return min(theory.flow.descend(loss, 0.5 * normal(s, size))[0] for s in range(starts))
 
