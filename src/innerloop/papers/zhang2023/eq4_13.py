@@ -41,7 +41,7 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         return relative(stated, seen)
 
     def distance(c: Tensor) -> Tensor:
-        """The mean squared one of the prediction from its limit, for M = 1."""
+        """The mean squared distance of the prediction from its limit, for M = 1."""
         entries = c.diagonal()
         return (matrix.diagonal() ** 2 * (entries**3 + entries**2 * entries.sum())).sum()
 

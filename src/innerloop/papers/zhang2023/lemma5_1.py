@@ -86,9 +86,10 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
         counts[n] = [negative_count(form) for form in found]
         squared += [negative_count(form @ form) for form in found]
     integer = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"
-    fewest, bound = min(map(min, counts.values())), at_least(d + 1, integer)
+    fewest, other = min(map(min, counts.values())), {"of H^2": max(squared)}
+    bound = at_least(d + 1, integer)
     return Verdict(
-        printed=as_stated("fewest negative ones", fewest, {"H^2": max(squared)}, tolerance=bound),
+        printed=as_stated("fewest negative eigenvalues", fewest, other, tolerance=bound),
         corrected=as_stated(
             "largest difference of the number of negative eigenvalues from min(d, N) + 1",
             lambda n: min(d, n) + 1,

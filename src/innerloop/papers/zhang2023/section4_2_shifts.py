@@ -50,8 +50,8 @@ def task_shift(scale: Scale) -> Verdict:
     name = "N = M: relative difference of M times the error in the clean label from "
     name += "(d + 1) |w|_Lambda^2 + d noise^2"
     rate = as_stated(name, (LONG, 1.0, 3.0), wrong, error, settings.NEARLY)
-    about, remark = SETTINGS | {"noise": "std 0, 1 and 3"}, "So it vanishes as M and N grow."
-    return Verdict(rate, settings=about, remarks=[remark])
+    remark = "The error is a multiple of 1/M, so it vanishes as M and N grow."
+    return Verdict(rate, settings=SETTINGS | {"noise": "std 0, 1 and 3"}, remarks=[remark])
 
 
 @claim(

@@ -49,7 +49,6 @@ def plain_step(scale: Scale) -> Verdict:
         return ((eye - covariance) @ (eye - covariance) @ covariance).trace()
 
     def error_off(case: tuple[Tensor, int]) -> float:
-        """Of an error in the limit plus (tr Lambda^3 + tr Lambda^2 tr Lambda)/n, or n + more."""
         found = []
         for n in (1, 2):
             prompt, _, _, mass = linear_prompts(law, n)
@@ -59,8 +58,9 @@ def plain_step(scale: Scale) -> Verdict:
 
     name = "relative error of one step's prediction, on half the mean of squares"
     step = as_stated(name, 1 / 4, {"n + 1 for n": 1 / 6}, step_error)
-    name = "relative difference of that of x^T Lambda w, plus c/n, from the error over every prompt"
-    wrong = {"of x^T w, plus c/n": (left(eye), 0), "n + 1 for n": (left(lam), 1)}
+    name = "n = 1, 2: relative difference from the error over every prompt of that of x^T Lambda w"
+    name += " plus (tr Lambda^3 + tr Lambda^2 tr Lambda)/n"
+    wrong = {"of x^T w, plus the same": (left(eye), 0), "n + 1 for n": (left(lam), 1)}
     error = as_stated(name, (left(lam), 0), wrong, error_off)
     endless = as_stated(
         "error left on endless prompts, over E y^2, eigenvalues 1.5 and 0.4",
