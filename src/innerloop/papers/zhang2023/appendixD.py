@@ -8,12 +8,11 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop.papers.common import normal, random_rotation, relative, rotated, symmetric
-from innerloop.papers.quantity import ROUNDING, at_least, checks
+from innerloop.papers.quantity import at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.lemma5_1 import column_vector
-from innerloop.papers.zhang2023.prompts import grid
-from innerloop.papers.zhang2023.settings import SPECTRA, tight
+from innerloop.papers.zhang2023 import lemma5_1, prompts
+from innerloop.papers.zhang2023.settings import SPECTRA, as_stated, tight
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -34,7 +33,7 @@ def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 )
 def matrix_calculus(scale: Scale) -> Verdict:
     a, b, c, x = normal(0, 4, 4, 4)
-    vector, bt, vec = normal(4, 4), b.mT.contiguous(), column_vector
+    vector, bt, vec = normal(4, 4), b.mT.contiguous(), lemma5_1.column_vector
     rows: dict[str, tuple[Tensor, Tensor, Tensor]] = {  # exact, stated, without transposes
         "x^T B x": (slope(lambda t: t @ b @ t, vector), (b + b.mT) @ vector, 2 * b @ vector),
         "tr X B X^T": (slope(lambda t: (t @ b @ t.mT).trace(), x), x @ b.mT + x @ b, 2 * x @ b),
@@ -49,9 +48,8 @@ def matrix_calculus(scale: Scale) -> Verdict:
     }
     found = []
     for name, (exact, stated, wrong) in rows.items():
-        right, other = {"as printed": relative(stated, exact)}, relative(wrong, exact)
-        name = f"relative difference of {name}"
-        found += checks(name, ROUNDING, right, unlike={"transposed": other})
+        other = {"transposed": relative(wrong, exact)}
+        found += as_stated(f"relative difference of {name}", relative(stated, exact), other)
     return Verdict(found, settings={"matrices": "4 x 4, normal entries"})
 
 
@@ -69,21 +67,16 @@ def printed_moment(lam: Tensor, a: Tensor) -> Tensor:
 def fourth_moment(scale: Scale) -> Verdict:
     """The moment by Gauss-Hermite quadrature: three nodes a coordinate are exact to degree 5."""
     lam, a = rotated(SPECTRA[3], seed=0), normal(0, 3, 3)
-    nodes, mass = grid([roots_hermitenorm(3)] * 3)
+    nodes, mass = prompts.grid([roots_hermitenorm(3)] * 3)
     x = nodes @ torch.linalg.cholesky(lam).mT
     moment = torch.einsum("k,ki,kj->ij", mass * torch.einsum("ki,ij,kj->k", x, a, x), x, x)
     printed = printed_moment(lam, a)
-    found = checks(
-        "relative difference from the moment by quadrature",
-        ROUNDING,
-        {"as printed": printed},
-        unlike={
-            "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
-            "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
-        },
-        measure=partial(relative, exact=moment),
-    )
-    return Verdict(found, settings={"d": 3, "A": "normal entries, not symmetric"})
+    wrong = {
+        "2 A for A + A^T": printed + lam @ (a - a.mT) @ lam,
+        "tr(A) for tr(A Lambda)": printed + (a - a @ lam).trace() * lam,
+    }
+    name, error = "relative difference from quadrature", partial(relative, exact=moment)
+    return Verdict(as_stated(name, printed, wrong, error), settings={"d": 3, "A": "normal"})
 
 
 def printed_chain(u: Tensor, v: Tensor) -> Tensor:
@@ -130,7 +123,6 @@ def smallest_eigenvalue(matrix: Tensor) -> float:
 )
 def products_of_positive_matrices(scale: Scale) -> Verdict:
     d, draws = 4, scale.pick(smoke=100, quick=1000, paper=10_000)
-    rounded = at_least(-1e-12, "the statement itself, up to rounding")
 
     def products(lowest: float, common: bool) -> list[Tensor]:
         """AB of norm 1, with common eigenvectors or not; B has the `lowest` where A is largest."""
@@ -149,27 +141,22 @@ def products_of_positive_matrices(scale: Scale) -> Verdict:
     def least_eigenvalue(lowest: float) -> float:
         return min(map(smallest_eigenvalue, products(lowest, True)))
 
-    zero, negative = {"an eigenvalue of B 0": 0.0}, {"an eigenvalue of B -0.1": -0.1}
-    signs = partial(checks, tolerance=rounded, cases=zero, unlike=negative)
-    commuting = checks(
-        "largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
-        ROUNDING,
-        {"A and B commute": True},
-        unlike={"A and B do not": False},
-        measure=lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
+    negative = {"an eigenvalue of B -0.1": -0.1}
+    rounded = at_least(-1e-12, "the statement itself, up to rounding")
+    trace = as_stated("smallest tr(AB) / (|A|_F |B|_F)", 0.0, negative, least_trace, rounded)
+    symmetry = as_stated(
+        "A, B commute: largest |AB - (AB)^T|_F / (|A|_F |B|_F)",
+        True,
+        {"A and B do not commute": False},
+        lambda common: max((ab - ab.mT).norm() for ab in products(0.0, common)),
     )
+    name = "A, B commute: smallest eigenvalue of AB"
+    eigenvalue = as_stated(name, 0.0, negative, least_eigenvalue, rounded)
     form = smallest_eigenvalue(rotated([1.0, 0.9], 0) @ rotated([1.0, 0.9], 1))
-    return Verdict(
-        [
-            *signs("smallest tr(AB) / (|A|_F |B|_F)", measure=least_trace),
-            *commuting,
-            *signs("A, B commute: smallest eigenvalue of AB", measure=least_eigenvalue),
-        ],
-        settings={"d": d, "pairs": draws},
-        remarks=[
-            "AB >= 0 is read as symmetric with no negative eigenvalue; a product that is symmetric "
-            "commutes. As a quadratic form it can be positive though A and B do not commute: the "
-            f"smallest eigenvalue of (AB + BA)/2 is {form:.3f} for one pair. Only the other "
-            "direction is used in the paper."
-        ],
+    remark = (
+        "AB >= 0 is read as symmetric with no negative eigenvalue. As a quadratic form AB can be "
+        f"positive though A and B do not commute: (AB + BA)/2 >= {form:.3f} for one pair. The "
+        "paper uses the other direction alone."
     )
+    found = [*trace, *symmetry, *eigenvalue]
+    return Verdict(found, settings={"d": d, "pairs": draws}, remarks=[remark])

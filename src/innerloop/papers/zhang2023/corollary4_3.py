@@ -1,7 +1,4 @@
-"""How long prompts must be: the displays below Theorem 4.2, and Corollary 4.3.
-
-Errors are exact, and so is every comparison of a bound with the error it bounds.
-"""
+"""How long prompts must be: the displays below Theorem 4.2, and Corollary 4.3; all exact."""
 
 import math
 from functools import partial
@@ -11,11 +8,11 @@ import torch
 from torch import Tensor
 
 from innerloop.papers.common import identity, normal, rotated
-from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
+from innerloop.papers.quantity import INEQUALITY
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.prompts import Labels, layer_around
-from innerloop.papers.zhang2023.settings import SPECTRA, inverse_gamma, tight
+from innerloop.papers.zhang2023.settings import SPECTRA, as_stated, inverse_gamma, tight
 from innerloop.theory.linear import SampleComplexity, mean_error_parts
 
 LENGTHS = (1, 3, 10, 100, 10**5)
@@ -55,30 +52,23 @@ def averaged_bounds(spectrum: Spectrum, train: float, test: float) -> tuple[floa
 
 
 def averages() -> list[Check]:
-    """The display averaged over w ~ N(0, I), and the two bounds of it."""
-    found = []
+    ratios, errors = [], []
     for spectrum, (n, m) in product(AVERAGED, PAIRS):
         lam = rotated(list(spectrum), seed=0)
         averaged = sum(displayed_error((w, lam, n, m)) for w in identity(len(lam)))
-        found.append((spectrum, n, m, lam, averaged))
-
-    def off(more: int) -> float:
-        """Of the closed forms by eigenvalues and by matrices."""
-        errors = []
-        for spectrum, n, m, lam, averaged in found:
-            errors.append(SampleComplexity(spectrum).error(n + more, m) / averaged - 1)
-            if max(n, m) <= 10:  # beyond, the difference of matrices loses digits
-                exact = mean_error_parts(inverse_gamma(lam, n + more), lam, m).total
-                errors.append(exact / averaged - 1)
-        return max(map(abs, errors))
-
-    bounds = [averaged_bounds(*case[:3]) for case in found]
-    name = "largest relative difference of the averaged display from two closed forms of theory"
-    first = max(case[4] / bound[0] for case, bound in zip(found, bounds, strict=True))
+        first, second = averaged_bounds(spectrum, n, m)
+        ratios.append((averaged / first, first / second))
+        closed = [[SampleComplexity(spectrum).error(k, m) for k in (n, n + 1)]]
+        if max(n, m) <= 10:  # beyond, the difference of matrices loses digits
+            steps = [inverse_gamma(lam, k) for k in (n, n + 1)]
+            closed.append([mean_error_parts(step, lam, m).total for step in steps])
+        errors += [[abs(error / averaged - 1) for error in pair] for pair in closed]
+    (right, wrong), (error, bound) = (map(max, zip(*x, strict=True)) for x in (errors, ratios))
+    name = "relative difference of the averaged display from closed forms by eigenvalues, matrices"
     return [
-        *checks(name, ROUNDING, {"N": 0}, unlike={"N + 1 for N": 1}, measure=off),
-        *tight("averaged error over the first bound", first, 1 / 0.99),
-        *tight("first bound over the second", max(a / b for a, b in bounds), 1 / 0.99),
+        *as_stated(name, right, {"N + 1 for N": wrong}),
+        *tight("averaged error over the first bound", error, 1 / 0.99),
+        *tight("first bound over the second", bound, 1 / 0.99),
     ]
 
 
@@ -105,35 +95,32 @@ def error_for_linear_labels(scale: Scale) -> Verdict:
         labels = Labels(partial(torch.matmul, other=w), 1)
         seen.append(((w, lam[d], train, m), labels.error(layer, m, lam[d])))
     points: list[Point] = [(normal(s, 3), lam[3], n, m) for s in range(draws) for n, m in PAIRS]
-    display = checks(
+    display = as_stated(
         "relative difference of the display from the layer's error over every prompt",
-        ROUNDING,
-        {"as printed": {}},
-        unlike={"1 for the 2": {"second": 1.0}, "no first term in 1/M": {"own": 0.0}},
-        measure=lambda of: max(abs(displayed_error(p, **of) / found - 1) for p, found in seen),
+        {},
+        {"1 for the 2": {"second": 1.0}, "no first term in 1/M": {"own": 0.0}},
+        lambda of: max(abs(displayed_error(p, **of) / found - 1) for p, found in seen),
     )
-    bound = checks(
+    bound = as_stated(
         "largest ratio of the display to the bound at fixed w",
+        {},
+        {"d for d + 1": {"own": 0.0}, "last term 1 % less": {"last": 0.99}},
+        lambda of: max(displayed_error(p) / displayed_bound(p, **of) for p in points),
         INEQUALITY,
-        {"as printed": {}},
-        unlike={"d for d + 1": {"own": 0.0}, "last term 1 % less": {"last": 0.99}},
-        measure=lambda of: max(displayed_error(p) / displayed_bound(p, **of) for p in points),
     )
     error = SampleComplexity(SHOWN).error
-    return Verdict(
-        [*display, *bound, *averages()],
-        settings={
-            "over every prompt": "d = 2, 3; M = 1, 2; N = 1, 12",
-            "averages over spectra": str(AVERAGED),
-            "N and M": f"{LENGTHS[0]} to {LENGTHS[-1]}; M also infinite",
-            "w": f"{draws} draws from N(0, I)",
-        },
-        remarks=[
-            "Longer training is not always better: the bound falls in N, the error need not. At "
-            f"M = 20 it is {error(10, 20):.4f} for N = 10, {error(20, 20):.4f} for N = 20 and "
-            f"{error(math.inf, 20):.4f} for N infinite, as the 1/M term grows; the best N is M."
-        ],
+    longer = (
+        "Longer training is not always better: the bound falls in N, the error need not. At M = 20 "
+        f"it is {error(10, 20):.4f} for N = 10, {error(20, 20):.4f} for N = 20 and "
+        f"{error(math.inf, 20):.4f} for N infinite, as the 1/M term grows; the best N is M."
     )
+    about = {
+        "over every prompt": "d = 2, 3; M = 1, 2; N = 1, 12",
+        "averages over spectra": str(AVERAGED),
+        "N and M": f"{LENGTHS[0]} to {LENGTHS[-1]}; M also infinite",
+        "w": f"{draws} draws from N(0, I)",
+    }
+    return Verdict([*display, *bound, *averages()], settings=about, remarks=[longer])
 
 
 def printed_train(spectrum: Spectrum, eps: float, power: float = 0.5) -> float:
@@ -172,22 +159,17 @@ def sufficient_lengths(scale: Scale) -> Verdict:
 
     shown, (n, m) = SampleComplexity(SHOWN), at(0.1)
     inside = [shown.error(*at(eps, 0.25)) / eps for eps in (0.01, 1e-4)]
-    lengths = checks(
-        "largest error / eps at the stated lengths and longer ones",
-        INEQUALITY,
-        {"as printed": (0.5, 1.0)},
-        unlike={"eps^(-1/2) below the root": (0.25, 1.0), "half the test length": (0.5, 0.5)},
-        measure=worst,
-    )
+    wrong = {"eps^(-1/2) below the root": (0.25, 1.0), "half the test length": (0.5, 0.5)}
+    name = "largest error / eps at the stated lengths and longer ones"
+    lengths = as_stated(name, (0.5, 1.0), wrong, worst, INEQUALITY)
     return Verdict(
         lengths,
         settings={"spectra": str(AVERAGED), "eps": ", ".join(map(str, accuracies))},
         remarks=[
-            "The root is read as ending before eps^(-1/2), as in the bound above the corollary; in "
-            "the text at hand it goes over it, and with eigenvalues 1.5, 0.8, 0.4 the error would "
-            f"be {inside[0]:.1f} eps at eps = 0.01 and {inside[1]:.1f} eps at eps = 0.0001.",
-            f"There, at eps = 0.1, the stated N = {n} and M = {m} give an error of "
-            f"{shown.error(n, m):.4f}; N = M = {shown.equal_length(0.1)} is enough.",
+            "The root is read as ending before eps^(-1/2); in the text at hand it does not, and "
+            f"with eigenvalues 1.5, 0.8, 0.4 the error would be {inside[0]:.1f} eps at eps = 0.01 "
+            f"and {inside[1]:.1f} eps at eps = 0.0001. There, at eps = 0.1, the stated N = {n}, "
+            f"M = {m} give {shown.error(n, m):.4f}; N = M = {shown.equal_length(0.1)} is enough.",
             f"Definition 3.2 asks one model to reach every eps. At N = {n} the error stays above "
             f"{shown.error(n, math.inf):.4f} for any M: the corollary is read for one eps alone.",
         ],

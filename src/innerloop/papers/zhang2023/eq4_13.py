@@ -1,7 +1,4 @@
-"""What the layer predicts when every prompt has its own random covariance: Eq. 4.13 and below.
-
-The paper's example: Lambda = diag(l_1, ..., l_d) with l_i from Exponential(1), M and N to infinity.
-"""
+"""What the layer predicts when every prompt has its own random covariance: Eq. 4.13 and below."""
 
 import math
 from functools import partial
@@ -12,32 +9,14 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from innerloop.papers.common import DTYPE, generator, identity, normal, relative
-from innerloop.papers.quantity import ROUNDING, at_most, checks
+from innerloop.papers.quantity import at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.prompts import labelled, layer_around, linear_prompts, predict
-from innerloop.papers.zhang2023.settings import Mixture, exponential, gamma, only
+from innerloop.papers.zhang2023.settings import Mixture, as_stated, exponential, gamma, only
 from innerloop.tasks import Exponential
 from innerloop.theory.linear import CovarianceLaw, random_covariance_risk
-
-
-def distance_error(law: Mixture, matrix: Tensor, *, averaged: bool) -> float:
-    """Of the mean squared distance of the prediction from its limit, 1/M times that of M = 1."""
-
-    def expected(c: Tensor) -> Tensor:
-        """For one example, given the covariance."""
-        entries = c.diagonal()
-        return (matrix.diagonal() ** 2 * (entries**3 + entries**2 * entries.sum())).sum()
-
-    found = []
-    for length in (1, 2):
-        every, new, w, mass = linear_prompts(law, length)
-        new = law.averaged().covariances.expand_as(new) if averaged else new
-        limit = torch.einsum("bi,ij,bjk,bk->b", every.x_query[:, 0], matrix, new, w)
-        distance = mass @ (predict(layer_around(matrix), every) - limit) ** 2
-        found.append(abs(length * distance / law.mean(expected) - 1).item())
-    return max(found)
 
 
 @claim(
@@ -61,35 +40,40 @@ def prediction_under_random_covariance(scale: Scale) -> Verdict:
         stated = torch.einsum("bi,ij,bjk,bk->b", prompt.x_query[:, 0], matrix, scatter, w)
         return relative(stated, seen)
 
+    def distance(c: Tensor) -> Tensor:
+        """The mean squared distance of the prediction from its limit, for M = 1."""
+        entries = c.diagonal()
+        return (matrix.diagonal() ** 2 * (entries**3 + entries**2 * entries.sum())).sum()
+
+    def distance_error(averaged: bool) -> float:
+        found = []
+        for length in (1, 2):
+            every, new, w, mass = linear_prompts(law, length)
+            new = law.averaged().covariances.expand_as(new) if averaged else new
+            limit = torch.einsum("bi,ij,bjk,bk->b", every.x_query[:, 0], matrix, new, w)
+            seen = mass @ (predict(layer_around(matrix), every) - limit) ** 2
+            found.append(abs(length * seen / law.mean(distance) - 1).item())
+        return max(found)
+
     others = {
         "the mean covariance": off(settings.product_at_minimum(law.averaged(), n, gamma)),
         "M + 1 for M": off(matrix, m + 1),
     }
-
     predictions = settings.gamma_checks(
-        "difference of predictions, relative to the largest",
-        settings.LIMIT,
+        "relative difference of predictions",
         lambda g: off(settings.product_at_minimum(law, n, g)),
-        **others,
+        settings.LIMIT,
+        others,
     )
-    distances = checks(
-        "relative error of the mean squared distance from the limit, M = 1 and 2",
-        ROUNDING,
-        {"Lambda_new": distance_error(law, matrix, averaged=False)},
-        unlike={"E Lambda for it": distance_error(law, matrix, averaged=True)},
-    )
-    return Verdict(
-        [*predictions, *distances],
-        settings={
-            "layer": f"all weights where gradient flow of the exact loss ends, d = 2, N = {n}",
-            "law": "diagonal, independent entries; means 1 and 0.5",
-            "prompts": f"200 of M = {m} examples, exponential variances",
-        },
-        remarks=[
-            "The squared distance from the limit is a multiple of 1/M, exactly.",
-            "The first factor of the printed product is W^PV's last row (0, 1), not the matrix.",
-        ],
-    )
+    name = "relative error of 1/M for the mean squared distance from the limit, M = 1 and 2"
+    distances = as_stated(name, False, {"E Lambda for Lambda_new": True}, distance_error)
+    about = {
+        "layer": f"all weights where gradient flow of the exact loss ends, d = 2, N = {n}",
+        "law": "diagonal, independent entries; means 1 and 0.5",
+        "prompts": f"200 of M = {m} examples, exponential variances",
+    }
+    remark = "The first factor of the printed product is W^PV's last row (0, 1), not the matrix."
+    return Verdict([*predictions, *distances], settings=about, remarks=[remark])
 
 
 def mean_variance_given(x: float) -> float:
@@ -103,10 +87,7 @@ def mean_variance_given(x: float) -> float:
 
 
 def slope(matrix: Tensor, law: Mixture, *, own_query: bool) -> float:
-    """E[yhat y] / E[y^2] of the layer over every prompt of one example; M does not change it.
-
-    Without `own_query` the query has a covariance of its own, independent of the examples'.
-    """
+    """E[yhat y] / E[y^2] for M = 1, as for any M; without `own_query` for an independent one."""
     standard, _, w, mass = linear_prompts(only(identity(law.d)), 1)
     total, power = torch.zeros(2, dtype=DTYPE)
     pairs = list(zip(law.probabilities, law.covariances.sqrt(), strict=True))
@@ -138,33 +119,29 @@ def expected_prediction(scale: Scale) -> Verdict:
     matrix = settings.product_at_minimum(law, math.inf, gamma)
     own = slope(eye, only(eye), own_query=True)
     with_it, without = (slope(matrix, law, own_query=query) for query in (True, False))
-    name = "distance of the slope of the prediction on <w, x_q> from"
-    its, other = "the query of the prompt", "a query with a covariance of its own"
-    third = {its: abs(with_it - 1 / 3)}, {"the covariance I throughout": abs(own - 1 / 3)}
-    two_thirds = {its: abs(with_it - 2 / 3)}, {other: abs(without - 2 / 3)}
+    name, other = "distance of the slope of the prediction on <w, x_q> from", "an independent query"
+    third = as_stated(
+        f"{name} 1/3", with_it, {"the covariance I throughout": own}, lambda s: abs(s - 1 / 3)
+    )
+    thirds = as_stated(f"{name} 2/3", with_it, {other: without}, lambda s: abs(s - 2 / 3))
     integrated = {x: mean_variance_given(x) for x in (0.01, 0.2, 1.0, 2.5, 6.0)}
-    conditional = checks(
-        "largest difference from E[l | x] by integration",
+    conditional = as_stated(
+        "largest difference of |x| / sqrt 2 + 1/2 from E[l | x] by integration",
+        (math.sqrt(0.5), 0.5),
+        {"(|x| + 1) / 2": (0.5, 0.5), "E l = 1, as printed": (0.0, 1.0)},
+        lambda of: max(abs(of[0] * x + of[1] - mean) for x, mean in integrated.items()),
         at_most(1e-9, "integration is asked for 1e-12 and divides two integrals not small"),
-        {"|x| / sqrt 2 + 1/2": (math.sqrt(0.5), 0.5)},
-        unlike={"(|x| + 1) / 2": (0.5, 0.5), "E l = 1, as printed": (0.0, 1.0)},
-        measure=lambda of: max(abs(of[0] * x + of[1] - mean) for x, mean in integrated.items()),
     )
     exact = CovarianceLaw.exponential(torch.ones(2, dtype=DTYPE))
-    limit = checks(
+    limit = as_stated(
         "distance of the limiting error per dimension from 1/3",
-        ROUNDING,
-        {"E[Lambda^2] E[Lambda^3]^-1": matrix},
-        unlike={"E[Lambda] E[Lambda^2]^-1": eye / 2},
-        measure=lambda a: abs(random_covariance_risk(a, exact, math.inf) / 2 - 1 / 3),
+        matrix,
+        {"E[Lambda] E[Lambda^2]^-1": eye / 2},
+        lambda a: abs(random_covariance_risk(a, exact, math.inf) / 2 - 1 / 3),
     )
     return Verdict(
-        printed=checks(f"{name} 1/3", ROUNDING, third[0], unlike=third[1]),
-        corrected=[
-            *checks(f"{name} 2/3", ROUNDING, two_thirds[0], unlike=two_thirds[1]),
-            *conditional,
-            *limit,
-        ],
+        printed=third,
+        corrected=[*thirds, *conditional, *limit],
         correction=Correction(
             PRINTED,
             r"\begin{aligned} \mathbb{E}[\hat y_{\mathrm{query}} \mid x_{\mathrm{query}}, w] & \to "
@@ -174,11 +151,10 @@ def expected_prediction(scale: Scale) -> Verdict:
             r"[\hat y\, y]}{\mathbb{E}[y^2]} & = \frac{(\mathbb{E}\lambda^2)^2}{\mathbb{E}\lambda"
             r"\;\mathbb{E}\lambda^3} = \frac{2}{3} \end{aligned}",
             "Given x_query the paper puts E Lambda for Lambda_new. But x_query is drawn from "
-            "N(0, Lambda_new) and tells of it: given a coordinate x, its variance l has a density "
-            "proportional to l^(-1/2) exp(-l - x^2 / (2 l)), of mean |x| / sqrt 2 + 1/2, not 1. "
-            "The slope of the prediction on the true label is 2/3; 1/3 belongs to a query drawn "
-            "independently of Lambda_new. The paper's conclusion stands: the error tends to 1/3 "
-            "per dimension, where E y^2 is 1 and least squares has 0.",
+            "N(0, Lambda_new) and tells of it: given a coordinate x, its variance has the mean "
+            "|x| / sqrt 2 + 1/2, not 1. The slope of the prediction on the true label is 2/3; 1/3 "
+            "belongs to a query independent of Lambda_new. The paper's conclusion stands: the "
+            "error tends to 1/3 per dimension, where E y^2 is 1 and least squares has 0.",
             Kind.STATEMENT,
             f"d = 1: the slope is {with_it:.4f}, and E[l | x] is {integrated[0.2]:.4f} at "
             f"x = 0.2 and {integrated[2.5]:.4f} at x = 2.5",

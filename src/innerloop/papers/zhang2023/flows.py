@@ -11,10 +11,9 @@ from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.verdict import Scale
 from innerloop.papers.zhang2023 import settings
 from innerloop.papers.zhang2023.prompts import minimum_around
-from innerloop.theory.flow import Flow, SingleLayerFlow
 
 TIGHT = 0.01
-"""A fraction of the largest sigma so small that the bounds are nearly attained where d = 1."""
+"""A fraction of the largest sigma where the bounds are nearly attained for d = 1."""
 
 
 def direction(d: int, kind: str) -> Tensor:
@@ -36,8 +35,9 @@ class Start:
     """Of the largest sigma that the paper allows (Theorem 4.1, Eq. A.13; Eq. 4.11, C.10)."""
 
     @cached_property
-    def model(self) -> SingleLayerFlow:
-        return SingleLayerFlow(theory.linear.CovarianceLaw.mixture(*self.law), self.n)
+    def model(self) -> theory.flow.SingleLayerFlow:
+        law = theory.linear.CovarianceLaw.mixture(*self.law)
+        return theory.flow.SingleLayerFlow(law, self.n)
 
     @property
     def sigma(self) -> float:
@@ -62,10 +62,10 @@ class Start:
         return self.minimum(g)[self.law.d : -self.law.d]
 
     @cached_property
-    def flow(self) -> Flow:
+    def flow(self) -> theory.flow.Flow:
         return self.from_direction(self.direction)
 
-    def from_direction(self, u: Tensor) -> Flow:
+    def from_direction(self, u: Tensor) -> theory.flow.Flow:
         """From U(0) = sigma u and v(0) = sigma, balanced only if |u|_F = 1."""
         return self.model.flow(self.sigma * u, torch.tensor(self.sigma, dtype=DTYPE))
 

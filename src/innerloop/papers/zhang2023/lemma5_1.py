@@ -5,9 +5,10 @@ from torch import Tensor
 
 from innerloop.models.conventions import ZHANG
 from innerloop.papers.common import DTYPE, generator, normal, relative, rotated
-from innerloop.papers.quantity import ROUNDING, at_least, at_most, checks
+from innerloop.papers.quantity import at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.zhang2023.settings import as_stated
 from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
@@ -55,17 +56,14 @@ def prediction_is_quadratic(scale: Scale) -> Verdict:
         stated = [vector @ h @ vector for h in forms(prompt, divisor, tokens)]
         return relative(torch.stack(stated), predicted)
 
-    found = checks(
-        "difference of u^T H u from the layer's prediction, relative to the largest",
-        ROUNDING,
-        {"Eq. 5.1": (column_vector(u), n, n + 1)},
-        unlike={
-            "N + 1 for N": (column_vector(u), n + 1, n + 1),
-            "E without the query": (column_vector(u), n, n),
-            "Vec by rows": (u.flatten(), n, n + 1),
-        },
-        measure=error,
-    )
+    vec = column_vector(u)
+    wrong = {
+        "N + 1 for N": (vec, n + 1, n + 1),
+        "E without the query": (vec, n, n),
+        "Vec by rows": (u.flatten(), n, n + 1),
+    }
+    name = "relative difference of u^T H u from the layer's prediction"
+    found = as_stated(name, (vec, n, n + 1), wrong, error)
     return Verdict(found, settings={"task": task, "prompts": 20, "weights": "dense, normal"})
 
 
@@ -88,30 +86,23 @@ def negative_eigenvalues(scale: Scale) -> Verdict:
         counts[n] = [negative_count(form) for form in found]
         squared += [negative_count(form @ form) for form in found]
     integer = "an integer; eigenvalues count from 1e-10 of the largest, rounding is at 1e-16"
+    fewest, other = min(map(min, counts.values())), {"of H^2": max(squared)}
+    bound = at_least(d + 1, integer)
     return Verdict(
-        printed=checks(
-            "fewest negative eigenvalues, d = 4",
-            at_least(d + 1, integer),
-            {"N = 1, 2, 3, 4, 9": min(map(min, counts.values()))},
-            unlike={"H^2": max(squared)},
-        ),
-        corrected=checks(
-            "largest difference of the number of negative eigenvalues",
+        printed=as_stated("fewest negative eigenvalues", fewest, other, tolerance=bound),
+        corrected=as_stated(
+            "largest difference of the number of negative eigenvalues from min(d, N) + 1",
+            lambda n: min(d, n) + 1,
+            {"from min(d, N)": lambda n: min(d, n), "from d + 1": lambda n: d + 1},
+            lambda of: max(abs(c - of(n)) for n, found in counts.items() for c in found),
             at_most(0, integer),
-            {"from min(d, N) + 1": {n: min(d, n) + 1 for n in counts}},
-            unlike={
-                "from min(d, N)": {n: min(d, n) for n in counts},
-                "from d + 1": dict.fromkeys(counts, d + 1),
-            },
-            measure=lambda of: max(abs(c - of[n]) for n, found in counts.items() for c in found),
         ),
         correction=Correction(
             r"\#\{i : \lambda_i(H) < 0\} \ge d + 1",
             r"\#\{i : \lambda_i(H) < 0\} = \min(d, N) + 1",
-            "X/2 has one negative eigenvalue, so H has as many as E has rank. The first N columns "
-            "of E have rank min(d, N), since labels are linear in the covariates, and the query's "
-            "column adds one: d + 1 needs N >= d. That the form is not convex, which is what the "
-            "paper uses, is true for every N.",
+            "X/2 has one negative eigenvalue, so H has as many as E has rank: min(d, N) from the "
+            "examples, as labels are linear, and one from the query. That the form is not convex, "
+            "which is what the paper uses, is true for every N.",
             Kind.STATEMENT,
             f"d = 4, N = 1: {counts[1][0]} negative eigenvalues, not 5",
         ),

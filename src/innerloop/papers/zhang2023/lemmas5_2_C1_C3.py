@@ -1,8 +1,4 @@
-"""The loss of two blocks of weights and its flow, with a fixed and a random covariance.
-
-Lemmas 5.2 and A.1; C.1, C.2 and C.3. The formulas are typed in as printed, and compared with the
-exact loss of all weights (`population_loss`) and its gradient.
-"""
+"""The loss of two blocks of weights, and its flow: Lemmas 5.2 and A.1; C.1, C.2 and C.3."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,14 +7,15 @@ import torch
 from torch import Tensor
 
 from innerloop.papers.common import relative
-from innerloop.papers.quantity import ROUNDING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023 import settings
 from innerloop.papers.zhang2023.prompts import population_loss, whole
-from innerloop.papers.zhang2023.settings import GammaOf, Mixture, gamma, gamma_checks
+from innerloop.papers.zhang2023.settings import GammaOf, Mixture, as_stated, gamma, gamma_checks
 
 Weights = tuple[Tensor, Tensor]
+Coefficients = tuple[Tensor, Tensor]
+"""xi [d], and zeta [d, d] with gamma in its diagonal."""
 Setting = tuple[Mixture, int]
 """The law of covariances and the training length."""
 FIXED = [(settings.fixed(d), n) for d, n in ((1, 3), (2, 1), (2, 2), (3, 10))]
@@ -28,9 +25,9 @@ DIAGONAL = {
     "exponential entries of means 1 and 0.5": (settings.exponential((1.0, 0.5)), 2),
     "entries that depend on each other": (settings.DEPENDENT, 1),
 }
-VELOCITY = "largest relative difference from minus the gradient of the exact loss in all weights"
-VALUE = "largest relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
-SLOPE = "largest relative difference of minus the gradient from the stated flow"
+VELOCITY = "relative difference from minus the gradient of the exact loss in all weights"
+VALUE = "relative difference of the loss plus tr(E Lambda)/2 from the exact loss"
+SLOPE = "relative difference of minus the gradient from the stated flow"
 
 
 def curved(g: GammaOf, law: Mixture, n: float, u: Tensor) -> Tensor:
@@ -49,10 +46,6 @@ def printed_loss(g: GammaOf, law: Mixture, n: float, u: Tensor, v: Tensor) -> Te
     return (v**2 / 2 * curved(g, law, n, u) @ u.mT - v * law.square() @ u.mT).trace()
 
 
-Coefficients = tuple[Tensor, Tensor]
-"""xi [d], and zeta [d, d] with gamma in its diagonal."""
-
-
 def coefficients(law: Mixture, n: float) -> Coefficients:
     """xi_i, zeta_ij and gamma_i = zeta_ii of Eq. C.3, for diagonal covariances."""
 
@@ -66,8 +59,7 @@ def coefficients(law: Mixture, n: float) -> Coefficients:
 def entry_velocity(coefficients: Coefficients, u: Tensor, v: Tensor) -> Weights:
     """Eq. C.4, entry by entry."""
     xi, zeta = coefficients
-    pull = (xi * u.diagonal()).sum()
-    return torch.diag(xi) * v - zeta * v**2 * u, pull - (zeta * v * u**2).sum()
+    return torch.diag(xi) * v - zeta * v**2 * u, xi @ u.diagonal() - (zeta * v * u**2).sum()
 
 
 def entry_loss(coefficients: Coefficients, u: Tensor, v: Tensor) -> Tensor:
@@ -83,8 +75,7 @@ def points(setting: Setting) -> list[Weights]:
 def gradient(setting: Setting, u: Tensor, v: Tensor, outer: float = 0.0) -> Tensor:
     """Of the exact loss in all weights (p, v, U, r)."""
     theta = whole(u, v, outer).requires_grad_()
-    (found,) = torch.autograd.grad(population_loss(*setting)(theta), theta)
-    return found
+    return torch.autograd.grad(population_loss(*setting)(theta), theta)[0]
 
 
 def velocity_error(setting: Setting, stated: Callable[..., Weights]) -> float:
@@ -103,16 +94,13 @@ def loss_error(setting: Setting, stated: Callable[..., Tensor]) -> float:
     return relative(values, torch.stack([loss(whole(*p)) for p in points(setting)]))
 
 
-def slope_error(
-    setting: Setting, stated: Callable[..., Tensor], flow: Callable[..., Weights]
-) -> float:
+def slope_error(of: Setting, stated: Callable[..., Tensor], flow: Callable[..., Weights]) -> float:
     """Of minus the gradient of a loss from a velocity."""
-
-    def error(u: Tensor, v: Tensor) -> float:
-        slopes = torch.autograd.grad(stated(u.requires_grad_(), v.requires_grad_()), (u, v))
-        return relative(-whole(slopes[0], slopes[1]), whole(*flow(u.detach(), v.detach())))
-
-    return max(error(*p) for p in points(setting))
+    errors = []
+    for u, v in points(of):
+        du, dv = torch.autograd.grad(stated(u.requires_grad_(), v.requires_grad_()), (u, v))
+        errors.append(relative(-whole(du, dv), whole(*flow(u.detach(), v.detach()))))
+    return max(errors)
 
 
 @claim(
@@ -135,11 +123,10 @@ def fixed_velocity(scale: Scale) -> Verdict:
         return torch.cat([found[:2], found[-2:]]).abs().max()
 
     other = {"Lambda U Lambda Gamma": velocity_error(small, transposed)}
-    still, moved = {"where they are 0": 0.0}, {"where they are 0.01": 0.01}
-    name = "largest velocity of u_12 and u_21"
-    outer = checks(name, ROUNDING, still, unlike=moved, measure=outer_speed)
-    every = gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, FIXED), **other)
-    return Verdict([*every, *outer], settings=SETTINGS)
+    inner = gamma_checks(VELOCITY, partial(velocity_errors, FIXED), others=other)
+    name = "largest velocity of u_12 and u_21 where they are 0"
+    outer = as_stated(name, 0.0, {"where they are 0.01": 0.01}, outer_speed)
+    return Verdict([*inner, *outer], settings=SETTINGS)
 
 
 @claim(
@@ -158,11 +145,9 @@ def fixed_loss(scale: Scale) -> Verdict:
         losses = [partial(printed_loss, g, *s) for s in FIXED]
         return max(map(slope_error, FIXED, losses, flows))
 
-    return Verdict(
-        [*gamma_checks(VALUE, ROUNDING, value), *gamma_checks(SLOPE, ROUNDING, slope)],
-        settings=SETTINGS,
-        remarks=["The constant, which the paper leaves out, is tr(Lambda)/2."],
-    )
+    found = [*gamma_checks(VALUE, value), *gamma_checks(SLOPE, slope)]
+    remark = "The constant, which the paper leaves out, is tr(Lambda)/2."
+    return Verdict(found, settings=SETTINGS, remarks=[remark])
 
 
 @claim(
@@ -179,15 +164,13 @@ def random_velocity(scale: Scale) -> Verdict:
     every = [(settings.crossing(2), 2), (settings.crossing(3), 8)]
     mean = (velocity_error(s, partial(velocity, gamma, s[0].averaged(), s[1])) for s in every)
     other = {"the mean covariance": max(mean)}
-    return Verdict(
-        gamma_checks(VELOCITY, ROUNDING, partial(velocity_errors, every), **other),
-        settings={"law": "three covariances that do not commute", "(d, N)": "(2, 2), (3, 8)"},
-    )
+    about = {"law": "three covariances that do not commute", "(d, N)": "(2, 2), (3, 8)"}
+    found = gamma_checks(VELOCITY, partial(velocity_errors, every), others=other)
+    return Verdict(found, settings=about)
 
 
 def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float]) -> list[Check]:
-    """The largest error over the diagonal laws, for the coefficients and near misses of them."""
-
+    """The largest error over the diagonal laws."""
     stated = {s: coefficients(*s) for s in DIAGONAL.values()}
     mean = {(law, n): coefficients(law.averaged(), n)[1] for law, n in stated}
     own = torch.eye(2, dtype=torch.bool)
@@ -199,10 +182,7 @@ def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float
         "N + 1 for N": {(law, n): coefficients(law, n + 1) for law, n in stated},
     }
 
-    def largest(of: dict[Setting, Coefficients]) -> float:
-        return max(error(*each) for each in of.items())
-
-    return checks(name, ROUNDING, {"Eq. C.3": stated}, unlike=wrong, measure=largest)
+    return as_stated(name, stated, wrong, lambda of: max(error(*each) for each in of.items()))
 
 
 @claim(
@@ -214,10 +194,10 @@ def coefficient_checks(name: str, error: Callable[[Setting, Coefficients], float
     r" u_{ii}^2 - \sum_{i \ne j} \zeta_{ij} u_{-1} u_{ij}^2 + \sum_i \xi_i u_{ii} \end{aligned}",
 )
 def entries_of_the_flow(scale: Scale) -> Verdict:
-    return Verdict(
-        coefficient_checks(VELOCITY, lambda s, of: velocity_error(s, partial(entry_velocity, of))),
-        settings={"laws": "; ".join(DIAGONAL)},
-    )
+    def error(setting: Setting, of: Coefficients) -> float:
+        return velocity_error(setting, partial(entry_velocity, of))
+
+    return Verdict(coefficient_checks(VELOCITY, error), settings={"laws": "; ".join(DIAGONAL)})
 
 
 @claim(
@@ -233,6 +213,5 @@ def random_loss(scale: Scale) -> Verdict:
         return slope_error(setting, partial(entry_loss, of), flow)
 
     value = coefficient_checks(VALUE, lambda s, of: loss_error(s, partial(entry_loss, of)))
-    return Verdict(
-        [*value, *coefficient_checks(SLOPE, slope)], settings={"laws": "; ".join(DIAGONAL)}
-    )
+    found = [*value, *coefficient_checks(SLOPE, slope)]
+    return Verdict(found, settings={"laws": "; ".join(DIAGONAL)})

@@ -7,22 +7,21 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import normal, relative, square_root
-from innerloop.papers.quantity import ROUNDING, at_most, checks
+from innerloop.papers.quantity import at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023 import settings
+from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import Coefficients, coefficients
-from innerloop.papers.zhang2023.prompts import population_loss, whole
 from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, Mixture, gamma, gamma_checks
 
-LAW, RANDOM, N = settings.fixed(2), settings.DEPENDENT, 2
-D = 2
+LAW, RANDOM, D, N = settings.fixed(2), settings.DEPENDENT, 2, 2
+POINTS = [settings.random_weights(D, seed) for seed in range(20)]
 LEAST = at_most(1e-10, "the flow ends within 1e-6 of a minimum, where the loss is quadratic")
 
 
 def two_block_loss(law: Mixture, u: Tensor, v: Tensor) -> Tensor:
     """l~ or l_rdm, from the layer itself: the population loss without its constant (Lemma A.1)."""
-    return population_loss(law, N)(whole(u, v)) - law.mean(torch.trace) / 2
+    return prompts.population_loss(law, N)(prompts.whole(u, v)) - law.mean(torch.trace) / 2
 
 
 @cache
@@ -39,14 +38,6 @@ def minima(law: Mixture, scale: Scale) -> tuple[list[float], list[Tensor]]:
         losses.append(flow.loss(flow.end).item())
         products.append(flow.end[0] * flow.end[1:].view(D, D))
     return losses, products
-
-
-POINTS = [settings.random_weights(D, seed) for seed in range(20)]
-
-
-def excesses(law: Mixture, least: float) -> Tensor:
-    """Of the loss at random weights over this."""
-    return torch.stack([two_block_loss(law, *p) - least for p in POINTS])
 
 
 def printed_excess(g: Tensor, covariance: Tensor, u: Tensor, v: Tensor) -> Tensor:
@@ -72,8 +63,8 @@ def product_at_minima(scale: Scale) -> Verdict:
     lam, (_, products) = LAW.covariances[0], minima(LAW, scale)
     found = gamma_checks(
         "relative distance of v U, where flows on l~ end, from the inverse of Gamma",
-        LIMIT,
         lambda g: max(relative(p, torch.linalg.inv(g(lam, N))) for p in products),
+        LIMIT,
     )
     return Verdict(found, settings={"d": D, "N": N, "flows": len(products)})
 
@@ -93,16 +84,16 @@ def minimum_and_excess(scale: Scale) -> Verdict:
         return -0.5 * (lam @ lam @ torch.linalg.inv(g(lam, N))).trace().item()
 
     def excess_error(g: GammaOf) -> float:
-        stated = torch.stack([printed_excess(g(lam, N), lam, *p) for p in POINTS])
-        return (excesses(LAW, least(gamma)) / stated - 1).abs().max().item()
+        exact = (two_block_loss(LAW, *p) - least(gamma) for p in POINTS)
+        stated = (printed_excess(g(lam, N), lam, *p) for p in POINTS)
+        return max(abs(a / b - 1).item() for a, b in zip(exact, stated, strict=True))
 
-    minimum = gamma_checks(
-        "relative difference of l~ where flows end from the stated minimum",
-        LEAST,
-        lambda g: max(abs(loss / least(g) - 1) for loss in losses),
-    )
+    def least_error(g: GammaOf) -> float:
+        return max(abs(loss / least(g) - 1) for loss in losses)
+
+    minimum = gamma_checks("relative error of the minimum, where flows end", least_error, LEAST)
     return Verdict(
-        [*minimum, *gamma_checks("relative error of the excess", ROUNDING, excess_error)],
+        [*minimum, *gamma_checks("relative error of the excess", excess_error)],
         settings={"d": D, "N": N, "flows": len(losses), "random (U, v)": len(POINTS)},
         remarks=[
             "In the fourth line of the proof the second trace should add its two terms, and in the "
@@ -134,23 +125,16 @@ def random_minimum(scale: Scale) -> Verdict:
         return max(relative(p, torch.diag(stated[0] / stated[1].diagonal())) for p in products)
 
     def excess_error(stated: Coefficients) -> float:
-        excess = torch.stack([entry_excess(stated, *p) for p in POINTS])
-        return relative(excess, excesses(RANDOM, least(stated)))
+        exact = torch.stack([two_block_loss(RANDOM, *p) - least(stated) for p in POINTS])
+        return relative(torch.stack([entry_excess(stated, *p) for p in POINTS]), exact)
 
-    printed = {"as printed": coefficients(RANDOM, N)}
     wrong = {
         "the mean covariance": coefficients(RANDOM.averaged(), N),
         "N + 1 for N": coefficients(RANDOM, N + 1),
     }
-    compared = partial(checks, cases=printed, unlike=wrong)
-    return Verdict(
-        [
-            *compared("relative difference of the minimum", LEAST, measure=least_error),
-            *compared("relative difference of v U at minima", LIMIT, measure=place_error),
-            *compared("relative error of the excess", ROUNDING, measure=excess_error),
-        ],
-        settings={
-            "law": "three diagonal covariances, entries that depend on each other",
-            **{"d": D, "N": N, "flows": len(losses)},
-        },
-    )
+    error = partial(settings.as_stated, right=coefficients(RANDOM, N), wrong=wrong)
+    minimum = error("relative error of the minimum", measure=least_error, tolerance=LEAST)
+    place = error("relative error of v U at minima", measure=place_error, tolerance=LIMIT)
+    excess = error("relative error of the excess", measure=excess_error)
+    about = {"law": "three diagonal ones, entries that depend on each other", "d": D, "N": N}
+    return Verdict([*minimum, *place, *excess], settings=about | {"flows": len(losses)})

@@ -1,24 +1,20 @@
 """Polyak-Lojasiewicz inequalities, exponential decay and limits: Lemmas 5.4 and C.8."""
 
-from innerloop.papers.quantity import Quantity, at_most, checks
+from innerloop.papers.quantity import Quantity, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
+from innerloop.papers.zhang2023 import lemmas5_2_C1_C3, settings
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
-from innerloop.papers.zhang2023.lemmas5_2_C1_C3 import coefficients
-from innerloop.papers.zhang2023.settings import LIMIT, GammaOf, gamma, gamma_checks, tight
+from innerloop.papers.zhang2023.settings import LIMIT, as_stated, gamma, gamma_checks, tight
 
 MU, NU = 2.1, 4.1
-"""What the constants are multiplied by in the controls: for d = 1 and small sigma mu is off by a
-factor of 2, nu by one of 4."""
+"""Controls: for d = 1 and small sigma the constant mu is off by a factor of 2, nu by one of 4."""
 
 
 def exponent_ratio(start: Start) -> float:
-    """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path.
-
-    Where the loss has fallen by less than 1e-6 the integrator's error of 1e-10 would be seen.
-    """
+    """The largest of constant t / log((l~(0) - min) / (l~(t) - min)) on the path."""
     gaps = start.flow.losses()
-    fallen = gaps < (1 - 1e-6) * gaps[0]
+    fallen = gaps < (1 - 1e-6) * gaps[0]  # before, the integrator's error of 1e-10 would be seen
     return (start.rate * start.flow.times / (gaps[0] / gaps).log())[fallen].max().item()
 
 
@@ -40,28 +36,24 @@ def decay(starts: list[Start], near: float) -> Verdict:
         return max((f.loss(factor * f.end) / f.loss(f.path[0])).item() for f in flows)
 
     name = "largest ratio of the exponents, constant times t and what the loss has fallen by"
-    end = checks(
-        "largest share of the loss above its minimum that is left where flows end",
-        at_most(1e-12, "the flow stops at a gradient of 1e-10, and the loss is quadratic there"),
-        {"at the end": 1.0},
-        unlike={"0.1 % beside it": 1.001},
-        measure=left,
-    )
     rate = tight(name, max(map(exponent_ratio, starts)), near)
+    name = "largest share of the loss above its minimum that is left where flows end"
+    bound = at_most(1e-12, "the last gradient is 1e-10, and the loss is quadratic there")
+    end = as_stated(name, 1.0, {"0.1 % beside the end": 1.001}, left, bound)
     return Verdict([*rate, *end], settings=described(starts))
 
 
 def ends(starts: list[Start], limit: str) -> list[Check]:
     """Where the flows end against the printed limits, near misses of them, and other starts."""
 
-    def error(g: GammaOf, tilt: float = 1.0) -> float:
+    def error(g: settings.GammaOf, tilt: float = 1.0) -> float:
         flows = [s.flow if tilt == 1.0 else s.from_direction(tilt * s.direction) for s in starts]
         pairs = zip(flows, starts, strict=True)
         return max((flow.end - start.limit(g)).abs().max().item() for flow, start in pairs)
 
     name = f"largest entry of the difference between where flows end and {limit}"
     tilted = {"U(0) = 1.01 sigma Theta Theta^T, not balanced": error(gamma, tilt=1.01)}
-    return gamma_checks(name, LIMIT, error, **tilted)
+    return gamma_checks(name, error, LIMIT, tilted)
 
 
 @claim(
@@ -77,8 +69,8 @@ def ends(starts: list[Start], limit: str) -> list[Check]:
 def fixed_inequality(scale: Scale) -> Verdict:
     starts = fixed_starts(scale)
     first, slack = inequality(starts, MU, "mu")
-    limits = ends(starts, "Eq. 5.9")
-    return Verdict([*first, *limits], settings=described(starts), remarks=[slack])
+    found = [*first, *ends(starts, "Eq. 5.9")]
+    return Verdict(found, settings=described(starts), remarks=[slack])
 
 
 @claim(
@@ -107,7 +99,7 @@ def random_inequality(scale: Scale) -> Verdict:
     starts = random_starts(scale)
 
     def printed_v(start: Start, power: int) -> float:
-        xi, zeta = coefficients(start.law, start.n)
+        xi, zeta = lemmas5_2_C1_C3.coefficients(start.law, start.n)
         return float(((xi / zeta.diagonal()) ** power).sum()) ** 0.25
 
     def v_error(power: int) -> float:
@@ -127,9 +119,8 @@ def random_inequality(scale: Scale) -> Verdict:
         correction=Correction(
             r"\lim u_{-1} = \left[\sum_{i=1}^d \frac{\xi_i}{\gamma_i}\right]^{1/4}",
             r"\lim u_{-1} = \left[\sum_{i=1}^d \frac{\xi_i^2}{\gamma_i^2}\right]^{1/4}",
-            "Squares are missing in Eq. C.15. The product u_{-1} U_11 tends to "
-            "diag(xi_i/gamma_i), and u_{-1} = |U_11|_F throughout. The paper itself has them in "
-            "Eq. C.17 and in Theorem 4.5.",
+            "Squares are missing, as u_{-1} U_11 tends to diag(xi_i/gamma_i) and u_{-1} = |U_11|_F "
+            "throughout. The paper itself has them in Eq. C.17 and in Theorem 4.5.",
             Kind.MISPRINT,
             f"Exponential entries of mean 1, d = 3, N = 8: Eq. C.15 says {numbers}.",
         ),

@@ -2,16 +2,12 @@
 
 from dataclasses import replace
 
-from innerloop.papers.quantity import at_least, at_most, checks
+from innerloop.papers.quantity import at_least, at_most
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.flows import Start, described, fixed_starts, random_starts
-from innerloop.papers.zhang2023.settings import tight
+from innerloop.papers.zhang2023.settings import as_stated, tight
 from innerloop.theory.flow import Flow
-
-BALANCED = at_most(
-    1e-6, "an error of 1e-10 in v and U at each of about a thousand steps may add up to 4e-7"
-)
 
 
 def balance(starts: list[Start]) -> Verdict:
@@ -19,13 +15,10 @@ def balance(starts: list[Start]) -> Verdict:
         paths = [flow.path.square() for flow in flows]
         return max((p[:, 1:].sum(-1) / p[:, 0] - 1).abs().max().item() for p in paths)
 
-    found = checks(
-        "largest |v^2 - |U|_F^2| / v^2 on the paths",
-        BALANCED,
-        {"starts of Assumption 3.3": [s.flow for s in starts]},
-        unlike={"U(0) 0.1 % longer": [s.from_direction(1.001 * s.direction) for s in starts]},
-        measure=imbalance,
-    )
+    name = "largest |v^2 - |U|_F^2| / v^2 on the paths"
+    bound = at_most(1e-6, "errors of 1e-10 in v and U at a thousand steps may add up to 4e-7")
+    longer = {"U(0) 0.1 % longer": [s.from_direction(1.001 * s.direction) for s in starts]}
+    found = as_stated(name, [s.flow for s in starts], longer, imbalance, bound)
     return Verdict(found, settings=described(starts))
 
 
@@ -35,24 +28,22 @@ def positivity(starts: list[Start], *remarks: str) -> Verdict:
 
     squares = [start.law.square() for start in starts]  # from minus these the flow passes to v < 0
     past = [s.from_direction(-1.1 * q / q.norm()) for s, q in zip(starts, squares, strict=True)]
-    positive = checks(
+    positive = as_stated(
         "smallest v on the paths, relative to sigma",
+        [s.flow for s in starts],
+        {"U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": past},
+        lambda flows: min(map(least_v, flows, starts)),
         at_least(1e-9, "the claim is v > 0; the integrator's absolute error is 1e-12 a step"),
-        {"starts of Assumption 3.3": [s.flow for s in starts]},
-        unlike={"U(0) = -1.1 sigma E Lambda^2 / |E Lambda^2|_F": past},
-        measure=lambda flows: min(map(least_v, flows, starts)),
     )
-    below = checks(
-        "largest loss at the start, relative to its linear term",
+    below = as_stated(
+        "largest loss at a start with sigma 0.1 % below the bound, relative to its linear term",
+        0.999,
+        {"sigma 0.1 % above the bound": 1.001},
+        lambda part: max(replace(s, fraction=part).first_loss() for s in starts),
         at_most(0.0, "the proof needs it below 0, and has it exactly up to the largest sigma"),
-        {"sigma 0.1 % below the bound": 0.999},
-        unlike={"sigma 0.1 % above it": 1.001},
-        measure=lambda part: max(replace(s, fraction=part).first_loss() for s in starts),
     )
-    remark = (
-        "For v > 0 the condition on sigma is not needed (theorem4.1-any-scale). For l~(0) < 0 it "
-        "is, and is sharp for d = 1."
-    )
+    remark = "For v > 0 the bound on sigma is not needed (theorem4.1-any-scale); for d = 1 and "
+    remark += "l~(0) < 0 it is sharp."
     about = described(starts)
     return Verdict([*positive, *below], settings=about, remarks=[remark, *remarks])
 
@@ -123,9 +114,8 @@ def random_positivity(scale: Scale) -> Verdict:
     square, (mean,) = (law.square() @ theta).trace(), law.averaged().covariances
     return positivity(
         starts,
-        "The proof sets E tr(Lambda^2 Theta Theta^T) equal to |E Lambda Theta|_F^2. The first is "
-        f"at least the second (here {square:.3f} and {(mean @ theta @ mean).trace():.3f}), so the "
-        "condition is stricter than it need be.",
+        "The proof sets E tr(Lambda^2 Theta Theta^T) equal to |E Lambda Theta|_F^2. It may be more "
+        f"(here {square:.3f} and {(mean @ theta @ mean).trace():.3f}): sigma could be larger.",
     )
 
 

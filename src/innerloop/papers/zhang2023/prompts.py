@@ -1,8 +1,7 @@
 """Every prompt of a small setting, with exact weights, and the paper's layer on them.
 
-What the layer predicts is a polynomial in the numbers of a prompt, so a few Gauss-Hermite nodes in
-each of them average its square without error. `population_loss` is the loss (3.8) or (4.10) of all
-weights, obtained in this way from the layer itself.
+A prediction is a polynomial in the numbers of a prompt, so a few Gauss-Hermite nodes in each of
+them average its square without error.
 """
 
 from collections.abc import Callable
@@ -37,7 +36,7 @@ def as_prompt(x: Tensor, y: Tensor) -> Prompt:
 
 
 def labelled(x: Tensor, w: Tensor) -> Prompt:
-    """With y = <w, x>, one w for each prompt."""
+    """With y = <w, x>."""
     return as_prompt(x, (x @ w.unsqueeze(-1)).squeeze(-1))
 
 
@@ -129,18 +128,14 @@ def layer_around(product: Tensor) -> Matrices:
     return matrices_of(minimum_around(product), len(product))
 
 
-Loss = Callable[[Tensor], Tensor]
-
-
 @cache
-def population_loss(mixture: Mixture, n: int) -> Loss:
-    """The exact loss of theta = (p, v, U, r): from the layer itself where all prompts are few."""
-    if n <= {1: 3, 2: 2}.get(mixture.d, 0):
-        return layer_loss(mixture, n)
-    return theory.flow.whole_layer_loss(*mixture, n)
+def population_loss(mixture: Mixture, n: int) -> Callable[[Tensor], Tensor]:
+    """(3.8) or (4.10) of theta = (p, v, U, r): from the layer itself where prompts are few."""
+    few = n <= {1: 3, 2: 2}.get(mixture.d, 0)
+    return layer_loss(mixture, n) if few else theory.flow.whole_layer_loss(*mixture, n)
 
 
-def layer_loss(mixture: Mixture, n: int) -> Loss:
+def layer_loss(mixture: Mixture, n: int) -> Callable[[Tensor], Tensor]:
     """The prediction is bilinear in the two matrices: its features are those of unit weights."""
     prompt, _, _, mass = linear_prompts(mixture, n)
     d, y = mixture.d, prompt.y_query[:, 0]

@@ -1,37 +1,34 @@
-"""Covariances, tolerances and wrong versions of Gamma that the claims share.
+"""Covariances, tolerances and near misses that the claims share.
 
 The paper has no numbers for its theory: sizes and spectra are ours. Covariances are rotated, so
 that no formula holds because matrices are diagonal.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from scipy.special import roots_laguerre
 from torch import Tensor
 
 from innerloop.papers.common import DTYPE, identity, normal, rotated
-from innerloop.papers.quantity import INEQUALITY, Tolerance, at_most, checks
+from innerloop.papers.quantity import INEQUALITY, ROUNDING, Measured, Tolerance, at_most, checks
 from innerloop.papers.verdict import Check
 
 SPECTRA = {1: [0.7], 2: [1.5, 0.4], 3: [1.5, 0.8, 0.4], 5: [1.5, 1.0, 0.8, 0.4, 0.2]}
 """Of Lambda, by dimension."""
 ROTATED = {d: f"eigenvalues {spectrum}, rotated" for d, spectrum in SPECTRA.items()}
 LIMIT = at_most(
-    1e-6,
-    "the integrator may err by 1e-10 in each of about a thousand steps, and stops at a gradient of "
-    "1e-10 where the smallest curvature is above 0.01",
+    1e-6, "a thousand steps may err by 1e-10 each; the last gradient is 1e-10, curvatures > 0.01"
 )
 LONG = 10**6
 """Examples in a prompt, where a statement is about the limit."""
 K = 1 + sum(SPECTRA[3]) / min(SPECTRA[3])
 """Lambda <= Gamma <= (1 + K/N) Lambda for d = 3."""
 NEARLY = at_most((2 * K + K**2) / LONG, f"2k/N of the variance, k^2 M/N^2 of bias, k = {K:.4g}")
+T = TypeVar("T")
 GammaOf = Callable[[Tensor, float], Tensor]
 """From Lambda and N to Gamma, right or wrong."""
 
@@ -47,15 +44,14 @@ class Mixture(NamedTuple):
         return self.covariances.shape[-1]
 
     def mean(self, of: Callable[[Tensor], Tensor]) -> Tensor:
-        """The expectation of a function of the covariance."""
         return torch.stack([p * of(c) for c, p in zip(*self, strict=True)]).sum(0)
 
     def square(self) -> Tensor:
         """E Lambda^2."""
         return self.mean(lambda c: c @ c)
 
-    def averaged(self) -> Mixture:
-        """Every prompt has the mean covariance: the near miss of a random one."""
+    def averaged(self) -> "Mixture":
+        """The mean covariance alone: the near miss of a random one."""
         return only(self.mean(lambda c: c))
 
 
@@ -71,10 +67,9 @@ def fixed(d: int) -> Mixture:
 
 @cache
 def exponential(means: tuple[float, ...]) -> Mixture:
-    """Independent diagonal entries with the moments of exponential ones up to the third.
+    """Independent diagonal entries of two values, with three moments of exponential ones.
 
-    Two nodes of Gauss-Laguerre quadrature for each. The expected loss is cubic in Lambda, so it is
-    that of exponential entries, exactly.
+    The expected loss is cubic in Lambda, so it is that of exponential entries, exactly.
     """
     values, weights = map(torch.as_tensor, roots_laguerre(2))
     grid = torch.tensor(list(product(range(2), repeat=len(means))))
@@ -102,7 +97,6 @@ def gamma(covariance: Tensor, n: float) -> Tensor:
 
 
 def gammas() -> dict[str, GammaOf]:
-    """Gamma as printed, and near misses."""
     return {
         "Gamma as printed": gamma,
         "Gamma without tr(Lambda)/N": lambda lam, n: (1 + 1 / n) * lam,
@@ -111,18 +105,32 @@ def gammas() -> dict[str, GammaOf]:
     }
 
 
-def gamma_checks(
-    name: str, tolerance: Tolerance, measure: Callable[[GammaOf], float], **others: float
+def as_stated(
+    name: str,
+    right: T,
+    wrong: Mapping[str, T],
+    measure: Callable[[T], Measured] | None = None,
+    tolerance: Tolerance = ROUNDING,
 ) -> list[Check]:
-    """Gamma as printed against near misses of it, and others measured already."""
-    (right, value), *wrong = ((case, measure(g)) for case, g in gammas().items())
-    return checks(name, tolerance, {right: value}, unlike=dict(wrong) | others)
+    """What is stated, beside near misses of it."""
+    return checks(name, tolerance, {"as stated": right}, unlike=wrong, measure=measure)
+
+
+def gamma_checks(
+    name: str,
+    measure: Callable[[GammaOf], float],
+    tolerance: Tolerance = ROUNDING,
+    others: Mapping[str, float] | None = None,
+) -> list[Check]:
+    """Gamma beside near misses of it, and others measured already."""
+    (_, right), *wrong = ((case, measure(g)) for case, g in gammas().items())
+    return as_stated(name, right, {**dict(wrong), **(others or {})}, tolerance=tolerance)
 
 
 def tight(name: str, ratio: float, near: float) -> list[Check]:
     """A ratio of at most 1, which exceeds 1 if the inequality is this much stronger."""
     wrong = {f"{near:.3g} times as strong": near * ratio}
-    return checks(name, INEQUALITY, {"as printed": ratio}, unlike=wrong)
+    return as_stated(name, ratio, wrong, tolerance=INEQUALITY)
 
 
 def inverse_gamma(covariance: Tensor, n: float) -> Tensor:

@@ -1,8 +1,4 @@
-"""The trained layer under every standard shift, beside least squares, ridge and zero.
-
-For the covariance I nearly every loss of the trained layer has a short closed form, worked out by
-hand here; `analysis.one_step_risk` and sampled prompts are compared with it.
-"""
+"""The trained layer under every standard shift, beside least squares, ridge and zero."""
 
 import numpy as np
 import torch
@@ -13,10 +9,11 @@ from innerloop import theory
 from innerloop.algorithms import GradientDescent, Learner, LeastSquares, Ridge, Zero
 from innerloop.analysis import one_step_risk, shift_table, standard_shifts
 from innerloop.papers.common import DTYPE
-from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
+from innerloop.papers.quantity import SAMPLING, at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023.drawing import where
+from innerloop.papers.zhang2023.settings import as_stated
 from innerloop.tasks import LinearRegression
 
 D, N = 6, 40
@@ -33,7 +30,7 @@ DOUBLED, CUBED = "covariates × 2", "labels <w, x>³"
 
 
 def by_hand(other: Tensor, m: float) -> dict[str, float]:
-    """Losses on M examples of the layer trained on N, x_q^T (a I) m with a = N / (N + d + 1).
+    """Losses on M examples of the layer a I with a = N / (N + d + 1), trained on N; Lambda = I.
 
     `other` is the spectrum of the other covariance. NaN for labels that are no polynomial.
     """
@@ -77,20 +74,19 @@ def judge(tables: Tables) -> Verdict:
     sampled = table["shift"] != CUBED
     mean, spread = (table[key][sampled] for key in ("trained layer", "trained layer, error"))
     row = list(table["shift"]).index(DOUBLED)
-    share = table["trained layer, exact"] / table["zero"]
-    hand = checks(
+    share = exact / table["zero"]
+    hand = as_stated(
         "relative difference of the exact losses from those by hand",
-        ROUNDING,
-        {"by hand": table["by hand"]},
-        unlike={"M + 1 for M": table["by hand, M + 1"]},
-        measure=lambda stated: np.abs(exact[known] / stated[known] - 1).max(),
+        table["by hand"],
+        {"M + 1 for M": table["by hand, M + 1"]},
+        lambda stated: np.abs(exact[known] / stated[known] - 1).max(),
     )
-    z = checks(
+    z = as_stated(
         "largest |z| of sampled losses, without cubed labels",
+        exact[sampled],
+        {"the loss without a shift": exact[:1]},
+        lambda stated: np.abs((mean - stated) / spread).max(),
         SAMPLING,
-        {"the exact losses": exact[sampled]},
-        unlike={"the loss without a shift": exact[:1]},
-        measure=lambda stated: np.abs((mean - stated) / spread).max(),
     )
     worse = checks(
         "loss over that of predicting 0",
@@ -158,10 +154,7 @@ def shifts(scale: Scale) -> Numbers:
     table |= {name: [row.losses[name].mean for row in rows] for name in learners}
     caption = (
         f"Loss under each shift relative to predicting zero, d = {D}, N = M = {N}. Bars are exact, "
-        "points are sampled. Larger weights, and queries that do not depend on the examples, leave "
-        "the trained layer as good as where it was trained; label noise costs it little, labels "
-        "that are not linear cost every learner. With covariates twice as long its predictions are "
-        "four times too large and worse than nothing; least squares does not notice. Nobody can "
-        "predict a query that no example has a component of."
+        "points are sampled. With covariates twice as long the trained layer's predictions are "
+        "four times too large and worse than nothing; least squares does not notice."
     )
     return Numbers({"losses": table}, caption, {"task": task, "prompts": samples, "seed": 0})

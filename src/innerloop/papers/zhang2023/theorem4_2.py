@@ -1,8 +1,4 @@
-"""The trained layer on new prompts: footnote 2, Eq. 4.3 and 4.4, Theorem 4.2 and its proof.
-
-Errors are found in three ways that share nothing: formula (4.6), quadrature over every number of a
-small prompt that the layer sees, and, for larger sizes, `theory.linear.prediction_error`.
-"""
+"""The trained layer on new prompts: footnote 2, Eq. 4.3 and 4.4, Theorem 4.2 and its proof."""
 
 from functools import partial
 from itertools import product
@@ -12,12 +8,12 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity, normal, relative, rotated
-from innerloop.papers.quantity import ROUNDING, at_least, checks
+from innerloop.papers.quantity import at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
 from innerloop.papers.zhang2023.prompts import LABELS, layer_around, linear_prompts
-from innerloop.papers.zhang2023.settings import LONG, ROTATED, SPECTRA, gamma, inverse_gamma
+from innerloop.papers.zhang2023.settings import LONG, SPECTRA, as_stated, gamma, inverse_gamma
 from innerloop.prompt import Prompt
 from innerloop.theory.linear import JointMoments
 
@@ -41,7 +37,7 @@ def plain_step(scale: Scale) -> Verdict:
     spread = (square @ lam).trace() + square.trace() * lam.trace()
 
     def step_error(factor: float) -> float:
-        """Of one step of size 1 on factor times the sum of squared residuals, n = 2."""
+        """Of a step of size 1 on factor times the sum of squares, n = 2."""
         prompt, *_ = linear_prompts(law, 2)
         w = torch.zeros(len(prompt.y), 2, dtype=DTYPE, requires_grad=True)
         residuals = prompt.y - torch.einsum("bnd,bd->bn", prompt.x, w)
@@ -53,36 +49,28 @@ def plain_step(scale: Scale) -> Verdict:
         return ((eye - covariance) @ (eye - covariance) @ covariance).trace()
 
     def error_off(case: tuple[Tensor, int]) -> float:
-        limit, more = case
         found = []
         for n in (1, 2):
             prompt, _, _, mass = linear_prompts(law, n)
             error = mass @ (stated_prediction(eye, prompt) - prompt.y_query[:, 0]) ** 2
-            found.append(abs(((limit + spread / (n + more)) / error - 1).item()))
+            found.append(abs(((case[0] + spread / (n + case[1])) / error - 1).item()))
         return max(found)
 
-    step = checks(
-        "relative error of one step's prediction",
-        ROUNDING,
-        {"on 1/(2n) sum of squares": 1 / 4},
-        unlike={"on 1/(2(n+1)) sum of squares": 1 / 6},
-        measure=step_error,
-    )
-    error = checks(
-        "relative difference from the error over every prompt, n = 1 and 2",
-        ROUNDING,
-        {"of x^T Lambda w, and (tr Lambda^3 + tr Lambda^2 tr Lambda)/n": (left(lam), 0)},
-        unlike={"of x^T w, and the same": (left(eye), 0), "n + 1 for n": (left(lam), 1)},
-        measure=error_off,
-    )
-    endless = checks(
-        "error left on endless prompts, over E y^2",
-        at_least(1e-10, "the statement: not 0, beyond rounding"),
-        {"eigenvalues 1.5 and 0.4": left(lam) / lam.trace()},
-        unlike={"Lambda = I": left(eye) / 2},
+    name = "relative error of one step's prediction, on half the mean of squares"
+    step = as_stated(name, 1 / 4, {"n + 1 for n": 1 / 6}, step_error)
+    name = "n = 1, 2: relative difference from the error over every prompt of that of x^T Lambda w"
+    name += " plus (tr Lambda^3 + tr Lambda^2 tr Lambda)/n"
+    wrong = {"of x^T w, plus the same": (left(eye), 0), "n + 1 for n": (left(lam), 1)}
+    error = as_stated(name, (left(lam), 0), wrong, error_off)
+    endless = as_stated(
+        "error left on endless prompts, over E y^2, eigenvalues 1.5 and 0.4",
+        left(lam) / lam.trace(),
+        {"Lambda = I": left(eye) / 2},
+        tolerance=at_least(1e-10, "the statement: not 0, beyond rounding"),
     )
     remark = "The squared loss is read as half the mean of squared residuals, the step as 1."
-    return Verdict([*step, *error, *endless], settings={"law": ROTATED[2]}, remarks=[remark])
+    about = {"law": settings.ROTATED[2]}
+    return Verdict([*step, *error, *endless], settings=about, remarks=[remark])
 
 
 @claim(
@@ -104,14 +92,12 @@ def prediction_of_the_trained_layer(scale: Scale) -> Verdict:
         return max(relative(stated, found) for found in seen)
 
     others = {"M + 1 for M": error(gamma, m + 1), "N for M": error(gamma, n)}
-    name = "largest difference of predictions, relative to the largest"
-    return Verdict(
-        settings.gamma_checks(name, settings.LIMIT, error, **others),
-        settings={
-            "layers": f"where gradient flow of all weights ends, and Eq. 4.1; d = 2, N = {n}",
-            "prompts": f"200 of M = {m} examples, labels independent of the covariates",
-        },
-    )
+    about = {
+        "layers": f"where gradient flow of all weights ends, and Eq. 4.1; d = 2, N = {n}",
+        "prompts": f"200 of M = {m} examples, labels independent of the covariates",
+    }
+    name = "relative difference of predictions"
+    return Verdict(settings.gamma_checks(name, error, settings.LIMIT, others), settings=about)
 
 
 @claim(
@@ -138,28 +124,20 @@ def best_linear_limit(scale: Scale) -> Verdict:
         parts = theory.linear.error_parts(inverse_gamma(lam, train), moments, LONG)
         return abs(LONG * (parts.variance + parts.bias) / stated - 1)
 
-    minimiser = checks(
-        "relative difference from the minimiser, by least squares",
-        ROUNDING,
-        {"Lambda^-1 E[yx]": inverse @ moments.cross},
-        unlike={
-            "Gamma^-1 E[yx] for N = 1000": inverse_gamma(lam, 1000) @ moments.cross,
-            "E[yx], as in footnote 2": moments.cross,
-        },
-        measure=partial(relative, exact=best),
-    )
-    rate = checks(
-        f"relative difference of M times the error above the best linear one, M = {LONG}",
-        settings.NEARLY,
-        {"from tr(Sigma Lambda^-1), N = M": (LONG, variance)},
-        unlike={
-            "N = M/100": (LONG / 100, variance),
-            "from tr(E[y^2 x x^T] Lambda^-1), not centred": (LONG, uncentred),
-        },
-        measure=rate_error,
-    )
+    wrong = {
+        "Gamma^-1 E[yx] for N = 1000": inverse_gamma(lam, 1000) @ moments.cross,
+        "E[yx], as in footnote 2": moments.cross,
+    }
+    name, off = "relative difference from the minimiser", partial(relative, exact=best)
+    minimiser = as_stated(name, inverse @ moments.cross, wrong, off)
+    others = {
+        "N = M/100": (LONG / 100, variance),
+        "from tr(E[y^2 x x^T] Lambda^-1), not centred": (LONG, uncentred),
+    }
+    name = "relative difference of M (error - that of the best linear one) from tr(Sigma Lambda^-1)"
+    rate = as_stated(name, (LONG, variance), others, rate_error, settings.NEARLY)
     remark = f"So the error above the best linear one falls as {variance:.4g}/M."
-    about = {"law": ROTATED[3], "labels": "cubic"}
+    about = {"law": settings.ROTATED[3], "labels": "cubic", "N = M": LONG}
     return Verdict([*minimiser, *rate], settings=about, remarks=[remark])
 
 
@@ -182,10 +160,6 @@ def stated_error(moments: JointMoments, lam: Tensor, train: float, test: float) 
     return sum(brackets(moments, lam, train, test).values())
 
 
-Terms = tuple[dict[str, float], float]
-"""Those of Eq. 4.6, and the error."""
-
-
 @claim(
     "zhang2023/theorem4.2",
     "The error is that of the best linear predictor plus terms in 1/M and 1/N^2, for any labels",
@@ -196,20 +170,18 @@ Terms = tuple[dict[str, float], float]
     r" + \mathrm{tr}(\Lambda)^2 \|a\|_{\Gamma^{-2}\Lambda}^2 \right] \end{aligned}",
 )
 def error_on_new_prompts(scale: Scale) -> Verdict:
-    quadratures = [(2, 1), (2, 2), (3, 1)]  # (d, M) where every prompt can be visited
-    small: list[Terms] = []
-    for (d, m), train, labels in product(quadratures, (1, 12), LABELS.values()):
+    small, large = [], []  # the terms of Eq. 4.6, and the error
+    for (d, m), train, labels in product(((2, 1), (2, 2), (3, 1)), (1, 12), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=1)
         exact = labels.error(layer_around(inverse_gamma(lam, train)), m, lam)
         small.append((brackets(labels.moments(lam), lam, train, m), exact))
-    large: list[Terms] = []
     for d, train, test, labels in product((3, 5), (1, 20), (7, 1000), LABELS.values()):
         lam = rotated(SPECTRA[d], seed=0)
         step, moments = inverse_gamma(lam, train), labels.moments(lam)
         exact = theory.linear.prediction_error(step, moments, test).item()
         large.append((brackets(moments, lam, train, test), exact))
 
-    def error(found: list[Terms], factors: dict[str, float]) -> float:
+    def error(found: list[tuple[dict[str, float], float]], factors: dict[str, float]) -> float:
         sums = [sum(v * factors.get(k, 1.0) for k, v in terms.items()) for terms, _ in found]
         return max(abs(s / exact - 1) for s, (_, exact) in zip(sums, found, strict=True))
 
@@ -221,27 +193,23 @@ def error_on_new_prompts(scale: Scale) -> Verdict:
     }
     every = "relative difference from the layer's error over every prompt"
     larger = "larger sizes: relative difference from theory.linear.prediction_error"
-    compared = partial(checks, tolerance=ROUNDING, cases={"Eq. 4.6": {}}, unlike=wrong)
-    visited = compared(every, measure=partial(error, small))
-    return Verdict(
-        [*visited, *compared(larger, measure=partial(error, large))],
-        settings={
-            "over every prompt": f"(d, M) = {str(quadratures)[1:-1]}; N = 1, 12",
-            "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
-        },
-        remarks=[
-            prompts.WORDS,
-            "The theorem needs E y^2 to be finite and does not list it: for d = 1 and y = "
-            "|x|^(-3/4), all that it lists is finite, E y^2 and both sides of (4.6) are not.",
-        ],
+    infinite = (
+        "The theorem needs E y^2 to be finite and does not list it: for d = 1 and y = |x|^(-3/4), "
+        "all that it lists is finite, E y^2 and both sides of (4.6) are not."
     )
+    found = as_stated(every, {}, wrong, partial(error, small))
+    found += as_stated(larger, {}, wrong, partial(error, large))
+    about = {
+        "over every prompt": "(d, M) = (2, 1), (2, 2), (3, 1); N = 1, 12",
+        "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",
+    }
+    return Verdict(found, settings=about, remarks=[prompts.WORDS, infinite])
 
 
 def proof_terms(labels: prompts.Labels, best: float) -> dict[str, float]:
-    """Terms I to VI of appendix B over every prompt, minus what the proof says of them.
+    """Terms I to VI over every prompt minus what the proof says of them, in units of the error.
 
     `best` multiplies the best linear predictor a, to see what the proof owes to the choice of it.
-    In units of the error itself, for d = 2, N = 12, M = 2.
     """
     lam, m, n = rotated(SPECTRA[2], seed=1), 2, 12
     moments, inverse = labels.moments(lam), inverse_gamma(lam, n)
@@ -250,22 +218,18 @@ def proof_terms(labels: prompts.Labels, best: float) -> dict[str, float]:
     x, y = prompt.x_query[:, 0], prompt.y_query[:, 0]
     best_y, mean_y = best * x @ a, x @ (inverse @ moments.cross)
     seen = prompts.predict(layer_around(inverse), prompt)
-    integrands = {
-        "I": (best_y - y) ** 2,
-        "II": (seen - mean_y) ** 2,
-        "III": (mean_y - best_y) ** 2,
-        "IV": 2 * (seen - mean_y) * (best_y - y),
-        "V": 2 * (seen - mean_y) * (mean_y - best_y),
-        "VI": 2 * (mean_y - best_y) * (best_y - y),
-    }
-    inner = identity(2) + lam.trace() * torch.linalg.inv(lam)
-    stated = {
-        "I": moments.label_power - a @ moments.cross,
-        "II": (moments.spread @ inverse @ inverse @ lam).trace() / m,
-        "III": a @ inner @ inner @ inverse @ inverse @ lam @ lam @ lam @ a / n**2,
+    first, second, third = best_y - y, seen - mean_y, mean_y - best_y
+    inner = (identity(2) + lam.trace() * torch.linalg.inv(lam)) / n
+    terms = {
+        "I": (first**2, moments.label_power - a @ moments.cross),
+        "II": (second**2, (moments.spread @ inverse @ inverse @ lam).trace() / m),
+        "III": (third**2, a @ inner @ inner @ inverse @ inverse @ lam @ lam @ lam @ a),
+        "IV": (2 * second * first, 0.0),
+        "V": (2 * second * third, 0.0),
+        "VI": (2 * third * first, 0.0),
     }
     total = stated_error(moments, lam, n, m)
-    return {k: (mass @ v - stated.get(k, 0.0)).item() / total for k, v in integrands.items()}
+    return {k: (mass @ v - stated).item() / total for k, (v, stated) in terms.items()}
 
 
 @claim(
@@ -277,18 +241,13 @@ def proof_terms(labels: prompts.Labels, best: float) -> dict[str, float]:
     r"\Gamma^{-2}\Lambda^3 a a^\top\right],\quad \mathrm{IV} = \mathrm{V} = \mathrm{VI} = 0",
 )
 def terms_of_the_proof(scale: Scale) -> Verdict:
-    off = {best: [proof_terms(labels, best) for labels in LABELS.values()] for best in (1.0, 1.01)}
+    def difference(best: float, names: str) -> float:
+        every = [proof_terms(labels, best) for labels in LABELS.values()]
+        return max(abs(terms[name]) for terms in every for name in names.split(", "))
+
     found = []
     for names in ("I, II, III", "IV, V, VI"):
-        right, wrong = (
-            max(abs(terms[name]) for terms in of for name in names.split(", "))
-            for of in off.values()
-        )
-        found += checks(
-            f"difference from the proof, relative to the error, of terms {names}",
-            ROUNDING,
-            {"a, the best linear predictor": right},
-            unlike={"1.01 a in its place": wrong},
-        )
+        name = f"difference from the proof, relative to the error, of terms {names}"
+        found += as_stated(name, 1.0, {"1.01 a for a": 1.01}, partial(difference, names=names))
     hessian = "The Hessian of R(w) is 2 Lambda, not Lambda; its minimum is the same."
     return Verdict(found, settings={"d": 2, "N": 12, "M": 2}, remarks=[prompts.WORDS, hessian])
