@@ -246,8 +246,6 @@ ROWS = {
             lambda f: f(2, 5, 3, samples=10**12, generator=seeded()),
             "1000000000000 Wishart matrices of d = 3 would take",
         ),
-        ("sandwich_moment", lambda f: f(I3, I3, 0), "n must be at least 1 example"),
-        ("sandwich_moment", lambda f: f(I2, I3, 5), r"matrix must have the shape \[3, 3\]"),
         ("single_layer_risk", lambda f: f(I3[0], I3, I2, 0), "n must be at least 1, got 0"),
         ("single_layer_risk", lambda f: f(I3[0], I3, I2, 5), r"a must have the shape \[3, 2\]"),
         ("tied_risk", lambda f: f(I3, I3, 5, loops=-1), "loops must be at least 1, got -1"),

@@ -8,9 +8,9 @@ from innerloop.theory.linear import (
     layered_risk,
     layered_risk_polynomial,
     one_step_preconditioner,
-    sandwich_moment,
     single_layer_risk,
 )
+from innerloop.theory.linear.layers import sandwich_moment
 from innerloop.theory.wishart import TooLargeError, sample_wishart
 from tests.samples import DOUBLE, assert_means, covariance, normal, seeded
 from tests.theory.gaussian_quadrature import (

@@ -1,5 +1,6 @@
 """The trained layer on new prompts: footnote 2, Eq. 4.3 and 4.4, Theorem 4.2 and its proof."""
 
+import math
 from functools import partial
 from itertools import product
 
@@ -7,8 +8,9 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers.common import DTYPE, identity, normal, relative, rotated
-from innerloop.papers.quantity import at_least
+from innerloop.analysis import Estimate
+from innerloop.papers.common import DTYPE, generator, identity, normal, relative, rotated
+from innerloop.papers.quantity import SAMPLING, at_least
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import prompts, settings
@@ -160,6 +162,28 @@ def stated_error(moments: JointMoments, lam: Tensor, train: float, test: float) 
     return sum(brackets(moments, lam, train, test).values())
 
 
+def sampled_difference(samples: int, halved: str) -> float:
+    """|Eq. 4.6 - the layer's error| in standard errors, both sampled: y = |x_1| + N(0, 1/4)."""
+    lam, train, test = rotated(SPECTRA[2], seed=1), 12, 3
+    pairs = theory.linear.gaussian_pairs(lam, lambda x: x[:, 0].abs(), noise_std=0.5)
+    drawn = theory.linear.SampledMoments.draw(pairs, samples, generator=generator(0))
+
+    def stated(moments: JointMoments) -> Tensor:
+        groups = [moments]
+        if moments.label_power.ndim:  # one for every group of samples
+            parts = (moments.second, moments.cross, moments.spread, moments.label_power)
+            groups = [JointMoments(*group) for group in zip(*parts, strict=True)]
+        terms = [brackets(group, lam, train, test) for group in groups]
+        return torch.tensor([sum(t.values()) - t.get(halved, 0.0) / 2 for t in terms])
+
+    formula = Estimate(*drawn.estimate(stated), samples)
+    x, y = pairs(samples * (test + 1), generator(1))
+    prompt = prompts.as_prompt(x.view(samples, -1, 2), y.view(samples, -1))
+    off = prompts.predict(layer_around(inverse_gamma(lam, train)), prompt) - prompt.y_query[:, 0]
+    seen = Estimate.of(off**2)
+    return abs(formula.mean - seen.mean) / math.hypot(formula.standard_error, seen.standard_error)
+
+
 @claim(
     "zhang2023/theorem4.2",
     "The error is that of the best linear predictor plus terms in 1/M and 1/N^2, for any labels",
@@ -199,6 +223,10 @@ def error_on_new_prompts(scale: Scale) -> Verdict:
     )
     found = as_stated(every, {}, wrong, partial(error, small))
     found += as_stated(larger, {}, wrong, partial(error, large))
+    samples = scale.pick(smoke=20_000, quick=200_000, paper=1_000_000)
+    name = "labels |x_1| with noise, sampled: difference from the layer's error in standard errors"
+    off = partial(sampled_difference, samples)
+    found += as_stated(name, "", {"1/(2M) for 1/M": "1/M"}, off, SAMPLING)
     about = {
         "over every prompt": "(d, M) = (2, 1), (2, 2), (3, 1); N = 1, 12",
         "larger sizes": "d = 3, 5; N = 1, 20; M = 7, 1000",

@@ -5,7 +5,6 @@ from innerloop.theory.linear.layers import (
     layered_risk,
     layered_risk_polynomial,
     one_step_preconditioner,
-    sandwich_moment,
     single_layer_risk,
 )
 from innerloop.theory.linear.long_prompts import (
@@ -88,7 +87,6 @@ __all__ = [
     "response_risk",
     "sample_eigenvalues",
     "sampled_looped_optimum",
-    "sandwich_moment",
     "single_layer_risk",
     "tied_risk",
     "transformed_optimum",
