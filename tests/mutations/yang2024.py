@@ -15,7 +15,7 @@ PAPER = "papers.yang2024"
 HEADS = "models.dictionary_attention:DictionaryAttention"
 RISK = "theory.softmax.ridge:DictionaryRisk"
 DESCENT = "theory.softmax.descent:DescentConstants"
-NOTATION = f"{PAPER}.notation:Notation"
+NOTATION = f"{PAPER}.settings:Instance"
 
 
 def ids(*names: str) -> tuple[str, ...]:
@@ -73,25 +73,25 @@ MUTATIONS = [
     # The conventions of the paper.
     Mutation(
         "the whole squared error for half of it",
-        f"{PAPER}.half_loss:ExactHalfLoss.loss",
+        f"{PAPER}.settings:ExactHalfLoss.loss",
         times(2),
         ids("lemma5", "eq49", "eq62"),
     ),
     Mutation(
         "the whole squared error for half of it, on prompts",
-        f"{PAPER}.half_loss:SampledHalfLoss.loss",
+        f"{PAPER}.settings:SampledHalfLoss.loss",
         times(2),
         ids("lemma5"),
     ),
     Mutation(
         "the gap with 1/K for 1/(2K)",
-        f"{PAPER}.half_loss:ExactHalfLoss.gap",
+        f"{PAPER}.settings:ExactHalfLoss.gap",
         times(2),
         ids("lemma5"),
     ),
     Mutation(
         "the learning rates of Q and w exchanged",
-        f"{PAPER}.half_loss:two_rates",
+        f"{PAPER}.settings:two_rates",
         exchanged_rates,
         ids("lemma6", "theorem1", "theorem2", "theorem1-path"),
     ),

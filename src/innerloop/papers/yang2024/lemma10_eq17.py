@@ -11,13 +11,11 @@ from innerloop.papers.common import normal
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm, ratio_error
-from innerloop.papers.yang2024.settings import TINY, Instance, Sizes, antipodal, instance, one_hot
+from innerloop.papers.yang2024 import settings
+from innerloop.papers.yang2024.settings import TINY, Instance, Sizes, antipodal, instance
 
 SMOOTH = at_most(
-    1 + 1e-9,
-    "the norm of the Hessian is a Lipschitz constant of the gradient, locally the least one; 1e-9 "
-    "is rounding of second derivatives",
+    1 + 1e-9, "the least local Lipschitz constant of the gradient; 1e-9 is rounding of Hessians"
 )
 
 
@@ -40,26 +38,25 @@ class Point:
             return made.risk.gap((self.gamma * weights[:, None] * heads).sum(0))
 
         at = torch.cat([q.flatten(), alpha.flatten()])
-        return norm(torch.autograd.functional.hessian(gap, at))
+        return settings.norm(torch.autograd.functional.hessian(gap, at))
 
     def appendix(self, last: float) -> float:
         """L of Eq. 61, with this factor before its last bracket."""
-        is_, gamma, alpha_bar = Notation(self.made), self.gamma, self.alpha_bar
-        n, k, h, zbar, a = is_.n, is_.k, is_.h, is_.zbar_norm, norm(is_.a)
-        weights = (2 * gamma * zbar**2 * (2 * gamma * h * alpha_bar + a)) ** 2 / k
-        weights += gamma**4 * h**2 * zbar**4 / k**2
-        bracket = (alpha_bar * gamma * h) ** 2 + 4 * n * (alpha_bar * gamma * h + a) ** 2
-        bracket *= max(1, (2 * math.sqrt(k) * alpha_bar) ** 2)
+        made, gamma, reach = self.made, self.gamma, self.gamma * self.made.h * self.alpha_bar
+        k, zbar, a = made.k, made.zbar_norm, settings.norm(made.a)
+        weights = (2 * gamma * zbar**2 * (2 * reach + a)) ** 2 / k
+        weights += gamma**4 * made.h**2 * zbar**4 / k**2
+        bracket = reach**2 + 4 * made.n * (reach + a) ** 2
+        bracket *= max(1, (2 * math.sqrt(k) * self.alpha_bar) ** 2)
         return math.sqrt(2 * weights + last * bracket)
 
     def printed(self) -> float:
         """L of Eq. 61."""
-        is_ = Notation(self.made)
-        return self.appendix(8 * self.gamma * is_.f_max * is_.zbar_norm)
+        return self.appendix(8 * self.gamma * self.made.f_max * self.made.zbar_norm)
 
     def corrected(self, sixteen: float = 16) -> float:
-        is_ = Notation(self.made)
-        return self.appendix(sixteen / is_.k * (self.gamma * is_.f_max * is_.zbar_norm) ** 2)
+        made = self.made
+        return self.appendix(sixteen / made.k * (self.gamma * made.f_max * made.zbar_norm) ** 2)
 
 
 def points(count: int) -> list[Point]:
@@ -71,7 +68,7 @@ def points(count: int) -> list[Point]:
     return [
         Point(made.with_weights(gamma * alpha * sign, 0.3 * made.model.q), gamma, alpha)
         for (made, sign), (gamma, alpha) in product(signed, scales)
-    ] + [Point(one_hot(0, 0), 1e8, 1e-12)]
+    ] + [Point(settings.one_hot(0, 0), 1e8, 1e-12)]
 
 
 @claim(
@@ -91,24 +88,21 @@ def smoothness(scale: Scale) -> Verdict:
 
     def library(constants: list[float]) -> float:
         ours = [p.made.constants().smoothness(p.gamma, p.alpha_bar) for p in over]
-        return max(map(ratio_error, zip(ours, constants, strict=True)))
+        return max(map(settings.ratio_error, zip(ours, constants, strict=True)))
 
-    name = "largest norm of the Hessian relative to L"
-    without, smaller = [L / 8**0.5 for L in printed], [0.7 * L for L in corrected]
+    name, error = "largest norm of the Hessian relative to L", "largest error of the library's L"
+    ours, theirs = {"(61) corrected": corrected}, {"(61) as printed": printed}
+    near_miss = {"(61) as printed, without its 8": [L / 8**0.5 for L in printed]}
     misses = {
-        "0.7 times (61) corrected": smaller,
+        "0.7 times (61) corrected": [0.7 * L for L in corrected],
         "(61) corrected, 1/80 for the 16": [p.corrected(1 / 80) for p in over],
     }
-    ours, theirs = {"(61) corrected": corrected}, {"(61) as printed": printed}
-    near_miss = {"(61) as printed, without its 8": without}
     example = Point(antipodal(1).with_weights(1e6), 1e4, 1e2)
     return Verdict(
         printed=checks(name, SMOOTH, theirs, unlike=near_miss, measure=worst),
         corrected=[
             *checks(name, SMOOTH, ours, unlike=misses, measure=worst),
-            *checks(
-                "largest error of the library's L", ROUNDING, ours, unlike=theirs, measure=library
-            ),
+            *checks(error, ROUNDING, ours, unlike=theirs, measure=library),
         ],
         correction=Correction(
             r"L^2 = \cdots + 8 \gamma \bar{f}_{\max} \|\bar{Z}\|_2 \max\{1, 4K\bar\alpha^2\} "
@@ -116,9 +110,8 @@ def smoothness(scale: Scale) -> Verdict:
             r"L^2 = \cdots + \frac{16}{K} \left( \gamma \bar{f}_{\max} \|\bar{Z}\|_2 \right)^2 "
             r"\max\{1, 4K\bar\alpha^2\} "
             r"\left[ (\bar\alpha\gamma H)^2 + 4N (\bar\alpha\gamma H + \|A\|_2)^2 \right]",
-            "(59) squares all of (58) but its factor 2 gamma f_max |Z-bar| / K, whose square times "
-            "4 from Young's inequality and K from the bracket is (16/K) (gamma f_max |Z-bar|)^2. "
-            "The proof of Theorem 1 goes through with the corrected L.",
+            "(59) squares all of (58) but its factor 2 gamma f_max |Z-bar| / K. The proof of "
+            "Theorem 1 goes through with the corrected L.",
             kind=Kind.CONSTANT,
             counterexample="Two opposite tokens with features 1 and -1, tau = 1e-8, one head, "
             "Q = 0, gamma = 10^4, both alpha = alpha-bar = 100: the norm of the Hessian is "
@@ -127,19 +120,17 @@ def smoothness(scale: Scale) -> Verdict:
         ),
         settings={"points": len(over), "gamma": "1 to 10^8", "alpha-bar": "10^-12 to 1000"},
         remarks=[
-            "The corrected constant is sharp up to the sqrt(2) of Young's inequality where gamma "
-            "is large and the weights small. Its last line has room: on the steepest softmaxes "
-            "the 16 can be about a thousand times smaller."
+            "The corrected L is sharp up to the sqrt(2) of Young's inequality where gamma is large "
+            "and the weights small; on the steepest softmaxes a thousandth of the 16 would do."
         ],
     )
 
 
 def printed_main_text(made: Instance, gamma: float) -> float:
     """L of Eq. 17."""
-    is_ = Notation(made)
-    n, k, h, zbar, zeta, gap = is_.n, is_.k, is_.h, is_.zbar_norm, is_.zeta, is_.gap
+    n, k, h, zbar, zeta, gap = made.n, made.k, made.h, made.zbar_norm, made.zeta, made.gap
     reach = 8 * math.sqrt(2) * h * math.sqrt(k) * zbar**2 * math.sqrt(gap) / zeta
-    reach += 1 + norm(is_.z.mT @ is_.all_z) / is_.noise
+    reach += 1 + settings.norm(made.z.mT @ made.all_z) / made.noise
     first = reach**2 * zbar**4 * (8 * gamma**2 / k + 4096 * k**2 * n * gap / (gamma * zeta**2))
     second = gamma**4 / k**2 + 16384 * k**3 * zbar**2 * gap**2 / (gamma * zeta**4)
     return math.sqrt(first + 2 * h**2 * zbar**4 * second)
@@ -158,13 +149,11 @@ def simplified_constant(scale: Scale) -> Verdict:
         made = instance(sizes, seed)
         features, tau = unit * made.task.features, unit**2 * sizes.tau
         made = Instance(replace(made.task, features=features, tau=tau), made.model)
-        is_, library = Notation(made), made.constants()
-        for gamma in (is_.least_gamma, 1e3 * is_.least_gamma, 1e9 * is_.least_gamma):
-            point = Point(made, gamma, is_.alpha_bar(gamma))
-            as_printed = point.printed() / printed_main_text(made, gamma)
-            printed[unit] = max(printed[unit], as_printed)
-            corrected = max(corrected, point.corrected() / library.main_text_smoothness(gamma))
-            small = max(small, 4 * is_.k * point.alpha_bar**2)
+        for gamma in (made.least_gamma * times for times in (1, 1e3, 1e9)):
+            point, ours = Point(made, gamma, made.alpha_bar(gamma)), made.constants()
+            printed[unit] = max(printed[unit], point.printed() / printed_main_text(made, gamma))
+            corrected = max(corrected, point.corrected() / ours.main_text_smoothness(gamma))
+            small = max(small, 4 * made.k * point.alpha_bar**2)
     name, largest = "largest L of (61) relative to L of (17)", max(printed.values())
     half, less = {"half of (17)": 2 * largest}, {"0.99 times (17)": corrected / 0.99}
     return Verdict(
@@ -181,19 +170,17 @@ def simplified_constant(scale: Scale) -> Verdict:
             r"(a^2 + 4N r^2) \right], \\ a &= \gamma H \bar\alpha = "
             r"\tfrac{4\sqrt{2} H \sqrt{K} \|\bar{Z}\|_2 \sqrt{\Delta}}{\zeta_0},\quad "
             r"r = 2a + 1 + \tfrac{\|Z^\top \hat{Z}\|_2}{m\tau} \end{aligned}",
-            "With alpha-bar of (44) in (61), 2 gamma H alpha-bar has the first power of |Z-bar|, "
-            "where (17) prints the square; and (17) has 4 K alpha-bar^2, here at most "
-            f"{small:.2f}, for max(1, 4 K alpha-bar^2). In other units of the features, f -> c f "
-            "and tau -> c^2 tau, the curvature scales as c^2, and neither printed constant does. "
-            "The corrected pair keeps its order in all units, and becomes equal as gamma grows.",
+            "2 gamma H alpha-bar of (44) has the first power of |Z-bar|, where (17) prints the "
+            f"square; and (17) has 4 K alpha-bar^2, here at most {small:.2f}, for max(1, 4 K "
+            "alpha-bar^2). In other units, f -> c f and tau -> c^2 tau, the curvature scales as "
+            "c^2 and neither printed constant does; the corrected pair keeps its order in all "
+            "units, and becomes equal as gamma grows.",
             kind=Kind.CONSTANT,
             counterexample="L of (61) relative to L of (17), the largest found for c = "
             + ", ".join(f"{unit:g}: {ratio:.3g}" for unit, ratio in printed.items()),
         ),
         settings={
-            "sizes": "; ".join(map(str, TINY)),
-            "units c of the features": ", ".join(f"{unit:g}" for unit in units),
-            "starts of each": seeds,
+            "sizes": f"{'; '.join(map(str, TINY))}; {seeds} starts of each",
             "gamma": "1, 10^3 and 10^9 times the least of (15)",
         },
     )

@@ -11,8 +11,7 @@ from innerloop.papers.common import DTYPE, normal
 from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, relative_distance
-from innerloop.papers.yang2024.settings import Sizes, bounds, instance, tensor
+from innerloop.papers.yang2024.settings import Sizes, bounds, instance, relative_distance, tensor
 
 
 @claim(
@@ -23,10 +22,8 @@ from innerloop.papers.yang2024.settings import Sizes, bounds, instance, tensor
     r"v_k^\top",
 )
 def softmax_gradient(scale: Scale) -> Verdict:
-    sizes = Sizes(3, 2, 5, 7, 0.1, 1)
-    made = instance(sizes, 0, unit=False)
-    v, shown = made.task.tokens, made.task.tokens[: sizes.shown]
-    s = Notation(made).s[0]  # [shown, tokens]
+    made = instance(Sizes(3, 2, 5, 7, 0.1, 1), 0, unit=False)
+    v, shown, s = made.task.tokens, made.task.tokens[: made.n], made.s[0]  # s: [shown, tokens]
     jacobian = torch.autograd.functional.jacobian(
         lambda q: (shown @ q @ v.mT).softmax(0), made.model.q.detach()[0]
     )
@@ -35,7 +32,7 @@ def softmax_gradient(scale: Scale) -> Verdict:
     wrong, distance = {"v_k (v_j - v_i)^T": printed.mT}, partial(relative_distance, jacobian)
     return Verdict(
         checks(name, ROUNDING, right, unlike=wrong, measure=distance),
-        settings={"sizes": sizes, "tokens": "Gaussian: the lemma needs no unit norm"},
+        settings={"task": made.task, "tokens": "Gaussian: the lemma needs no unit norm"},
     )
 
 
@@ -56,16 +53,11 @@ def ratio_30(pair: tuple[Tensor, Tensor], factor: float = 1.0) -> float:
 def softmax_lipschitz(scale: Scale) -> Verdict:
     pairs = scale.pick(smoke=5_000, quick=100_000, paper=1_000_000)
     steepest = torch.zeros(1, 10, dtype=DTYPE), 1e-4 * tensor([1.0, -1.0] * 5)
-    random = [
-        (normal(length, pairs, length), 0.3 * normal(100 + length, pairs, length))
-        for length in (2, 3, 10)
-    ]
+    random = [(normal(n, pairs, n), 0.3 * normal(100 + n, pairs, n)) for n in (2, 3, 10)]
     return Verdict(
         bounds("(30)", [steepest, *random], ratio_30, {"0.99 in place of the 2": [0.99 / 2]}),
         settings={"pairs": f"{pairs} of lengths 2, 3 and 10, and the steepest point"},
-        remarks=[
-            "1 would do: with p the weight of the entries that rise, the slope is 4 p (1 - p)."
-        ],
+        remarks=["1 would do: if entries of weight p rise, the slope is 4 p (1 - p)."],
     )
 
 
@@ -119,19 +111,13 @@ def two_regressions(scale: Scale) -> Verdict:
         return gradient.abs().max().item()
 
     name, printed = f"|z| of the difference over {samples} samples", {"(32)": (fresh, tau)}
-    near_misses = {
-        "(32) with tau/(2N) in place of tau/2": (fresh, tau / n),
-        "(32) with the noise that is already in the labels": (label_noise, tau),
-    }
+    wrong = {"tau/(2N) for tau/2": (fresh, tau / n), "the labels' own noise": (label_noise, tau)}
     stated, other = {"(Z Z^T + N tau I)^-1 Z y": n * tau}, {"m tau in place of N tau": m * tau}
     return Verdict(
         [
-            *checks(name, SAMPLING, printed, unlike=near_misses, measure=distance),
+            *checks(name, SAMPLING, printed, unlike=wrong, measure=distance),
             *checks("gradient of (25)", ROUNDING, stated, unlike=other, measure=slope),
         ],
         settings={"N": n, "m": m, "tau": tau},
-        remarks=[
-            "The noise is read as a fresh copy, independent of the labels; (24) writes a tilde "
-            "under the expectation and loses it inside."
-        ],
+        remarks=["The noise is a fresh copy: (24) loses inside the tilde of its expectation."],
     )

@@ -1,7 +1,4 @@
-"""The bounds behind Theorem 1: Lemmas 7, 8 and 9 and Eq. 62 of appendix B.
-
-Measured over random parameters, and over instances made to come as close as possible.
-"""
+"""The bounds behind Theorem 1: Lemmas 7, 8 and 9 and Eq. 62 of appendix B."""
 
 import math
 
@@ -11,8 +8,8 @@ from torch import Tensor
 from innerloop.papers.common import normal
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm
-from innerloop.papers.yang2024.settings import SMALL, Instance, antipodal, bounds, instance, one_hot
+from innerloop.papers.yang2024 import settings
+from innerloop.papers.yang2024.settings import SMALL, Instance, antipodal, bounds, one_hot
 
 
 def gradients(made: Instance) -> tuple[Tensor, Tensor]:
@@ -28,17 +25,15 @@ def largest_weight(made: Instance) -> float:
 
 def random_instances(count: int) -> list[Instance]:
     """Random heads with weights of very different sizes."""
+    weights = [normal(1000 + seed, SMALL.heads, SMALL.tokens) for seed in range(count)]
     return [
-        instance(SMALL, seed).with_weights(
-            10 ** (seed % 5 - 3) * normal(1000 + seed, SMALL.heads, SMALL.tokens)
-        )
-        for seed in range(count)
+        settings.instance(SMALL, seed).with_weights(10 ** (seed % 5 - 3) * w)
+        for seed, w in enumerate(weights)
     ]
 
 
 def ratio_42(made: Instance, factor: float = 1.0) -> float:
-    is_ = Notation(made)
-    bound = 2 * math.sqrt(2) * largest_weight(made) * is_.f_max * math.sqrt(is_.gap)
+    bound = 2 * math.sqrt(2) * largest_weight(made) * made.f_max * math.sqrt(made.gap)
     return gradients(made)[0].norm(dim=(1, 2)).max().item() / (factor * bound)
 
 
@@ -56,10 +51,9 @@ def gradient_bound(scale: Scale) -> Verdict:
         bounds("(42)", over, ratio_42, {"0.99 sqrt(2) for 2 sqrt(2)": [0.99 / 2]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
-            "Half the constant would do, and no less: the attention weights s_j of unit tokens "
-            "have sum_j s_j |v_j - v| <= 1 around their mean v, where (83) has 2, and two opposite "
-            "tokens with opposite features come to half of the bound.",
-            "(56) has z_j where the column of Z-bar is meant.",
+            "Half the constant would do, and no less: unit tokens have sum_j s_j |v_j - v| <= 1 "
+            "around their mean v, where (83) has 2, and two opposite tokens with opposite features "
+            "come to half of the bound. (56) has z_j for the column of Z-bar.",
         ],
     )
 
@@ -68,38 +62,36 @@ Pair = tuple[Instance, Instance]
 """The same dictionary with two sets of parameters."""
 
 
-def moved(made: Instance, q: Tensor | float, w: Tensor | float) -> Pair:
-    return made, made.with_weights(made.model.w.detach() + w, made.model.q + q)
-
-
 def pairs(count: int) -> list[Pair]:
     """Random ones, where Q moves, or w, or both; the steepest heads, and saturated ones."""
-    steepest = antipodal(3).with_weights(1.0)
+    steepest, saturated = antipodal(3).with_weights(1.0), one_hot(0, 0, 0)
     v = steepest.task.tokens[0]
-    random = [
-        moved(
-            made,
-            (seed % 3 != 0) * 10.0 ** (seed % 4 - 3) * normal(seed, *made.model.q.shape),
-            (seed % 3 != 1) * 10.0 ** (seed % 5 - 3) * normal(seed, *made.model.w.shape),
-        )
-        for seed, made in enumerate(random_instances(count))
+    moves: list[tuple[Instance, Tensor | float, Tensor | float]] = [
+        (steepest, 1e-3 * torch.outer(v, v), 0),
+        (saturated, 0, 1.0),
     ]
-    return [*random, moved(steepest, 1e-3 * torch.outer(v, v), 0), moved(one_hot(0, 0, 0), 0, 1.0)]
+    for seed, made in enumerate(random_instances(count)):
+        q, w = (normal(seed, *parameter.shape) for parameter in made.model.parameters())
+        q_scale, w_scale = 10.0 ** (seed % 4 - 3), 10.0 ** (seed % 5 - 3)
+        moves.append((made, (seed % 3 != 0) * q_scale * q, (seed % 3 != 1) * w_scale * w))
+    return [
+        (one, one.with_weights(one.model.w.detach() + w, one.model.q + q)) for one, q, w in moves
+    ]
 
 
 def ratio_50(pair: Pair, factor: float = 1.0) -> float:
-    one, other = map(Notation, pair)
-    distance = (pair[0].model.q - pair[1].model.q).detach().norm(dim=(1, 2))  # [heads]
+    one, other = pair
+    distance = (one.model.q - other.model.q).detach().norm(dim=(1, 2))  # [heads]
     left = (one.b - other.b).norm(dim=1)  # [tokens, heads]
     # Where Q rests both sides are 0.
     return (left / (factor * 2 * one.zbar_norm * distance.clamp_min(1e-300))).max().item()
 
 
 def ratio_51(pair: Pair, first: float = 1.0, last: float = 1.0) -> float:
-    (one, other), h = map(Notation, pair), pair[0].model.heads
+    one, other = pair
     (q, w), (q_, w_) = ((made.model.q.detach(), made.model.w.detach()) for made in pair)
-    queries = 2 * math.sqrt(h) * max(map(largest_weight, pair)) * (q - q_).norm()
-    right = first * queries + last * math.sqrt(h) * (w - w_).norm(dim=0)  # [tokens]
+    queries = 2 * math.sqrt(one.h) * max(map(largest_weight, pair)) * (q - q_).norm()
+    right = first * queries + last * math.sqrt(one.h) * (w - w_).norm(dim=0)  # [tokens]
     return ((one.delta - other.delta).norm(dim=0) / right).max().item()
 
 
@@ -122,22 +114,19 @@ def lipschitz_bounds(scale: Scale) -> Verdict:
         ],
         settings={"sizes": SMALL, "random pairs": draws, "distances": "0.001 to 10 in an entry"},
         remarks=[
-            "1/sqrt(2) in place of the 2 would do in both, and no less: two opposite tokens with "
-            "uniform attention, all heads alike. The last term of (51) is tight where the "
-            "softmaxes are saturated and all heads alike."
+            "1/sqrt(2) for the 2 would do in both, and no less: two opposite tokens, attended to "
+            "alike. The last term of (51) is tight where the heads are alike and saturated."
         ],
     )
 
 
 def ratio_52(made: Instance, factor: float = 1.0) -> float:
-    is_ = Notation(made)
-    return is_.b.norm(dim=1).max().item() / (factor * is_.zbar_norm)
+    return made.b.norm(dim=1).max().item() / (factor * made.zbar_norm)
 
 
 def ratio_53(made: Instance, weights: float = 1.0, target: float = 1.0) -> float:
-    is_ = Notation(made)
-    right = weights * is_.h * largest_weight(made) + target * norm(is_.a)
-    return is_.delta.norm(dim=0).max().item() / right
+    right = weights * made.h * largest_weight(made) + target * settings.norm(made.a)
+    return made.delta.norm(dim=0).max().item() / right
 
 
 @claim(
@@ -164,8 +153,7 @@ def size_bounds(scale: Scale) -> Verdict:
 
 def ratio_62(made: Instance, factor: float = 1.0) -> float:
     """With gamma = 1, which multiplies both sides: alpha is then w."""
-    is_ = Notation(made)
-    bound = is_.zbar_norm * math.sqrt(2 / is_.k * is_.gap)
+    bound = made.zbar_norm * math.sqrt(2 / made.k * made.gap)
     return gradients(made)[1].norm(dim=1).max().item() / (factor * bound)
 
 
@@ -183,7 +171,7 @@ def weight_gradient_bound(scale: Scale) -> Verdict:
         bounds("(62)", over, ratio_62, {"1.98 for the 2": [0.99**0.5]}),
         settings={"sizes": SMALL, "random heads": draws},
         remarks=[
-            "Tight where a head attends to one token alone and all residuals lie along that "
-            "token's column of Z-bar. The display before (62) lacks a partial sign.",
+            "Tight where a head attends to one token alone and all residuals lie along its column "
+            "of Z-bar. The display before (62) lacks a partial sign.",
         ],
     )

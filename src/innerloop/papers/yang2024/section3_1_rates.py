@@ -14,7 +14,6 @@ from innerloop import theory
 from innerloop.papers.quantity import at_least, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation
 from innerloop.papers.yang2024.settings import FALLS, SMALL, Instance, instance, mean_log, tensor
 
 HEADS = (8, 16, 32, 64, 128)
@@ -29,7 +28,7 @@ def part(made: Instance, *, heads: int | None = None, tokens: int | None = None)
     """The first heads, or the first tokens of the dictionary."""
     q, w, task = made.model.q.detach(), made.model.w.detach(), made.task
     task = replace(task, tokens=task.tokens[:tokens], features=task.features[:tokens])
-    return replace(made, task=task).with_weights(w[:heads, :tokens], q[:heads])
+    return Instance(task, made.model).with_weights(w[:heads, :tokens], q[:heads])
 
 
 def certified_rates(over: list[Instance], **kept: int) -> Tensor:
@@ -44,9 +43,9 @@ def steps_needed(made: Instance) -> int:
     That is training with gamma -> infinity, where Theorem 1 lives. The residuals Zbar delta_k then
     shrink by I - B_k B_k^T / (H |Zbar|^2) per step, so that no run is needed.
     """
-    is_ = Notation(made)
-    values, vectors = torch.linalg.eigh(is_.b @ is_.b.mT / (is_.h * is_.zbar_norm**2))
-    start = vectors.mT @ (is_.zbar @ is_.a).mT.unsqueeze(-1)
+    b = made.b
+    values, vectors = torch.linalg.eigh(b @ b.mT / (made.h * made.zbar_norm**2))
+    start = vectors.mT @ (made.zbar @ made.a).mT.unsqueeze(-1)
     power = start.squeeze(-1).square() / start.square().sum()
 
     def left(steps: int) -> float:
@@ -66,19 +65,17 @@ def repeated(made: Instance, distinct: int) -> Instance:
 
 def gap_left(made: Instance, steps: int) -> float:
     """The share of the gap that gradient descent on Q and w leaves, both at K/(H |Zbar|^2)."""
-    is_ = Notation(made)
-    rate = is_.k / (is_.h * is_.zbar_norm**2)
-    gaps = made.descend(steps, query_rate=rate, weight_rate=rate, every=steps)["gap"]
+    rate = made.k / (made.h * made.zbar_norm**2)
+    gaps = made.descend(steps, rate, rate, every=steps)["gap"]
     return gaps[-1] / gaps[0]
 
 
 def sum_ratio(made: Instance, other: Instance) -> float:
     """zeta_0 of both sets of heads together relative to the sum of the library's for each."""
-    both = made.with_weights(
-        torch.cat([made.model.w, other.model.w]).detach(), torch.cat([made.model.q, other.model.q])
-    )
+    one, two = made.model, other.model
+    both = made.with_weights(torch.cat([one.w, two.w]).detach(), torch.cat([one.q, two.q]))
     apart = [theory.softmax.smallest_eigenvalue(m.risk, m.softmaxes()) for m in (made, other)]
-    return Notation(both).zeta / sum(zeta.item() for zeta in apart)
+    return both.zeta / sum(zeta.item() for zeta in apart)
 
 
 @claim(
@@ -115,10 +112,9 @@ def rate_against_heads(scale: Scale) -> Verdict:
             r"\text{speed decreases as } H \text{ increases}",
             r"\frac{\eta_w \zeta_0}{2K} \le \frac{\zeta_0}{2\sqrt{2} H \|\bar{Z}\|_2^2},\quad "
             r"\zeta_0(H + H') \ge \zeta_0(H) + \zeta_0(H')",
-            "In (18) eta_w falls as 1/H because of L, but zeta_0 is the least eigenvalue of a sum "
-            "over the heads, no less than the sum of those of its parts: it grows at least in "
-            "proportion to H, and much faster near H = N, where it is almost 0. The rate rises "
-            "until it levels off. This concerns the certified rate and Q at rest.",
+            "In (18) eta_w falls as 1/H because of L, but zeta_0, the least eigenvalue of a sum "
+            "over the heads, grows at least in proportion to H, and much faster near H = N: the "
+            "certified rate rises until it levels off, and so does that of w with Q at rest.",
             kind=Kind.STATEMENT,
             counterexample=f"{SMALL.with_heads(0)}: the mean logarithm of the certified rate rises "
             f"by {certified[0].measured:.2f} from 8 to 128 heads, that of the steps of w to a "
@@ -148,7 +144,5 @@ def rate_against_tokens(scale: Scale) -> Verdict:
     return Verdict(
         checks(RATES, FALLS, slower, unlike=faster, measure=mean_log),
         settings={"sizes": str(SMALL).replace(f"K = {SMALL.tokens}, ", ""), "starts": starts},
-        remarks=[
-            "zeta_0 is a least eigenvalue over K tokens, and can only fall as some are added."
-        ],
+        remarks=["zeta_0 is a least eigenvalue over K tokens: more can only lower it."],
     )

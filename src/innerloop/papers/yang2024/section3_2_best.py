@@ -9,8 +9,7 @@ from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.notation import ratio_error
-from innerloop.papers.yang2024.settings import Instance, Sizes, instance
+from innerloop.papers.yang2024.settings import Instance, Sizes, instance, ratio_error
 
 M, TAU = 6, 0.3
 LENGTHS = (2, 4, 5, 7, 9, 12)
@@ -29,7 +28,7 @@ def dictionary(shown: int) -> Instance:
 
 def ridge(made: Instance, penalty: float) -> Tensor:
     """Repeats the shown labels and answers the others by ridge regression on the features."""
-    return theory.softmax.ridge_matrix(made.task.features, made.task.shown, penalty)
+    return theory.softmax.ridge_matrix(made.task.features, made.n, penalty)
 
 
 def relative_loss(made: Instance, penalty: float, to: float) -> float:
@@ -60,12 +59,10 @@ def best_prediction(scale: Scale) -> Verdict:
 
     def identity_error(sign: int) -> float:
         """Of E (1/K) |y* - y^best|^2 = 2 (L(y^best) - L(y*)), or of its negative."""
-        errors = []
-        for n, each in made.items():
-            learned, best = ridge(each, M * TAU), ridge(each, n * TAU)
-            gain = 2 * sign * (loss_75(each, best) - loss_75(each, learned))
-            errors.append(ratio_error((gain, each.risk.distance(learned, best).item())))
-        return max(errors)
+        both = [(each, ridge(each, M * TAU), ridge(each, each.n * TAU)) for each in made.values()]
+        gains = [2 * sign * (loss_75(it, best) - loss_75(it, mine)) for it, mine, best in both]
+        distances = [it.risk.distance(mine, best).item() for it, mine, best in both]
+        return max(map(ratio_error, zip(gains, distances, strict=True)))
 
     over = "largest relative excess of the loss over that of the learned predictor"
     doubled = {"penalty 2 N tau": max(relative_loss(each, 2 * n, M) for n, each in made.items())}
@@ -84,10 +81,9 @@ def best_prediction(scale: Scale) -> Verdict:
             r"\hat{y}^{\mathrm{best}} = \hat{y}^\star:\; \text{penalty } m\tau,\quad "
             r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}_{N\tau}\|^2 = "
             r"2 (L(\hat{y}_{N\tau}) - L^\star) \ge 0",
-            "The learned predictor minimises the population loss over all predictors linear in the "
-            "labels: its penalty is the variance of the label noise, tau E|lambda|^2 = m tau. "
-            "N tau in (25) comes from adding noise once more to features of known labels. The "
-            "distance to y^best measures how much worse y^best is, and is zero at N = m.",
+            "Of all predictors linear in the labels the learned one has the least loss: its "
+            "penalty is the variance of the label noise, tau E|lambda|^2 = m tau. N tau in (25) "
+            "comes from adding noise once more to features of known labels.",
             kind=Kind.STATEMENT,
             counterexample=f"m = {M}, tau = {TAU}, N = {worst}: the loss of y^best is "
             f"{excess[worst]:.2%} above that of the learned predictor.",
@@ -110,11 +106,10 @@ def under_and_overfitting(scale: Scale) -> Verdict:
 
     def norms(made: Instance) -> Tensor:
         """|lambda-hat| / |lambda-hat_tau| of every prompt."""
-        labels = made.task.sample(prompts, generator=generator(2)).y
-        shown = made.task.features[: made.task.shown]
+        labels, shown = made.task.sample(prompts, generator=generator(2)).y, made.z.mT
         learned, stated = (
             theory.softmax.ridge_coefficients(shown, labels, count * TAU).norm(dim=1)
-            for count in (M, made.task.shown)
+            for count in (M, made.n)
         )
         return learned / stated
 
@@ -140,17 +135,13 @@ def under_and_overfitting(scale: Scale) -> Verdict:
             r"N < m:\; \text{underfits},\qquad N > m:\; \text{overfits}",
             r"\text{neither, for any } N",
             "The norms compare as stated. But underfitting would gain from less penalty, and "
-            "overfitting from more, and the learned predictor loses by either, for every N: its "
-            "penalty m tau is the variance of the label noise. It is (25) that has too little "
-            "penalty for N < m and too much for N > m; see ybest.",
+            "overfitting from more, and the learned predictor loses by either. It is (25) that has "
+            "too little penalty for N < m and too much for N > m; see ybest.",
             kind=Kind.STATEMENT,
             counterexample=f"m = {M}, tau = {TAU}: with N = {M - 1} a hundredth less penalty "
             f"raises the loss by {less:.1e} of it, with N = {M + 1} a hundredth more by "
             f"{greater:.1e}.",
         ),
         settings={"task": fewer.task, "N": f"{M - 1} and {M + 1}", "prompts": prompts},
-        remarks=[
-            "For one fixed lambda the best penalty depends on its norm, not on N and m: functions "
-            "with |lambda|^2 above m would want less than m tau, and those below more."
-        ],
+        remarks=["For one fixed lambda the best penalty depends on its norm, not on N and m."],
     )
