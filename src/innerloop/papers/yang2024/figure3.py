@@ -13,8 +13,8 @@ from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
-from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.section3_2_best import DIFFERENCE, NO_RIVAL
+from innerloop.papers.yang2024.lemmas1_to_6 import loss_75
+from innerloop.papers.yang2024.sections3_2_3 import DIFFERENCE, NO_RIVAL
 from innerloop.papers.yang2024.settings import FALLS, SQUARED_ROUNDING, where
 from innerloop.tasks import DictionaryRegression
 

@@ -24,8 +24,8 @@ from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
-from innerloop.papers.yang2024.lemmas5_6 import infimum, loss_75
-from innerloop.papers.yang2024.section3_2_best import ridge
+from innerloop.papers.yang2024.lemmas1_to_6 import infimum, loss_75
+from innerloop.papers.yang2024.sections3_2_3 import ridge
 from innerloop.papers.yang2024.settings import FULL, OUT_OF_DOMAIN, Instance, Sizes, instance, where
 from innerloop.tasks import GaussianCoefficients, TabulatedCoefficients
 from innerloop.training import History, Metric, Objective, train
@@ -36,9 +36,7 @@ LOSSES = ("population loss", "in domain", "out of domain")
 LEARNED = "final gap relative to the least of w alone, Q at its start, Gaussian tokens"
 BELOW = at_most(1.0, "the least itself: with Q at rest nothing is below it")
 ABOVE = at_least(
-    4.0,
-    "E lambda lambda^T = 1 1^T + 4 I is at least 4 I and its trace 5 m at least 4 m, and the loss "
-    "of a predictor linear in the labels is linear in both",
+    4.0, "the loss is linear in E lambda lambda^T = 1 1^T + 4 I >= 4 I and its trace 5 m >= 4 m"
 )
 SUBTRACTED = at_most(1e-6, "float64: the difference of two losses of order 1, down to 1e-5")
 HALF = at_most(0.5, "descending: more than half is gone")
@@ -63,8 +61,8 @@ class Recipe:
         if self.rate == PRINTED_RATE:
             return f"An iteration, which the paper leaves open, is an epoch of {EPOCH} steps here."
         return (
-            f"{self.sizes}; Adam has the learning rate {self.rate:g} here, a hundred times the "
-            f"printed one, for {self.steps} steps. The scale `paper` has that."
+            f"{self.sizes}; Adam has the learning rate {self.rate:g}, a hundred times the printed "
+            f"one, for {self.steps} steps. The scale `paper` has that."
         )
 
     def made(self, heads: int, tokens: str, seed: int) -> Instance:
@@ -208,10 +206,9 @@ def figure2a(scale: Scale) -> Numbers:
     return Numbers(
         {"training": history_table(train_on), "runs": settings.columns(rows)},
         "Means of several dictionaries and starts, their range shaded. The inference loss in "
-        "domain is twice what the training loss has above its infimum, an identity, so the curves "
-        "must descend together. With tokens of norm 1 the prediction converges to ridge "
-        f"regression; with Gaussian tokens training ends on a plateau. {recipe.in_words} The paper "
-        "leaves tau open; 0.01 is that of its Figure 3.",
+        "domain is twice what the training loss has above its infimum, an identity. With tokens of "
+        "norm 1 the prediction converges to ridge regression; with Gaussian tokens training ends "
+        f"on a plateau. {recipe.in_words} The paper leaves tau open; 0.01 is that of Figure 3.",
         {"starts": recipe.seeds, "steps": recipe.steps},
     )
 
@@ -246,11 +243,11 @@ def judge_figure4(tables: Tables) -> Verdict:
 
     enough = max((h for h in counts if n <= h < many), key=lambda heads: of("share", heads).mean())
     rates = np.unique(where(tables["runs"], heads=many)["rate"]).tolist()
-    few = {f"H = {below} < N": settings.mean_log(of("share", below))}
+    near, far = (settings.mean_log(of("share", below, tokens)) for tokens in (UNIT, GAUSSIAN))
+    few = {f"H = {below} < N": near}
     slow = {
         f"H = {enough}, the most left with N heads or more": settings.mean_log(of("share", enough))
     }
-    far = settings.mean_log(of("share", below, GAUSSIAN))
     stuck = {f"H = {below}, Gaussian tokens": far, "H = 1": settings.mean_log(of("share", 1))}
     above, under = ({f"H = {heads}": of("to floor", heads).min()} for heads in (1, below))
     lost, kept = ({f"H = {heads}": of("rise", heads).min()} for heads in (many, n))
@@ -260,7 +257,6 @@ def judge_figure4(tables: Tables) -> Verdict:
     )
     left, floor = "mean logarithm of the share of the gap that is left", "lowest final gap / floor"
     rise = "the largest rise of the gap"
-    near = settings.mean_log(of("share", below))
     return Verdict(
         printed=[
             *checks(left, STOPS, few, unlike=slow),
@@ -276,10 +272,9 @@ def judge_figure4(tables: Tables) -> Verdict:
             r"H = 1:\; L - L^\star \ge \text{floor} > 0;\qquad H \text{ somewhat below } N:\; "
             r"L \to L^\star \text{ nearly}",
             "With tokens of norm 1, somewhat fewer than N heads go nearly to the minimum, since Q "
-            "is trained too; one head stays above its floor. With the Gaussian tokens of section 4 "
-            "Q hardly moves. The instability with very many heads, where the text has the loss "
-            "diverge, is an oscillation, and belongs to the learning rate: a step of Adam moves "
-            "every attention weight by about H times it.",
+            "is trained too; with the Gaussian tokens of section 4 it hardly moves. With very many "
+            "heads the loss oscillates, where the text has it diverge, because of the learning "
+            "rate: a step of Adam moves every attention weight by about H times it.",
             kind=Kind.SENTENCE,
             counterexample=f"{below} heads for N = {n} leave {math.exp(near.mean):.1e} of the gap "
             f"with tokens of norm 1 and {math.exp(far.mean):.2f} with Gaussian ones (geometric "
@@ -297,8 +292,7 @@ def judge_figure4(tables: Tables) -> Verdict:
     draw=draw_figure4,
 )
 def figure4(scale: Scale) -> Numbers:
-    # Log shares scatter by 1, and their mean is 1.9 away from its tolerance: with six starts at
-    # smoke that is more than the four standard errors that decide.
+    # Log shares scatter by 1, and six starts bring their mean four errors away from its tolerance.
     reduced = Sizes(20, 8, 10, 40, 0.01)
     recipe = scale.pick(
         smoke=Recipe(reduced, 600, QUICK_RATE, 6),
@@ -333,11 +327,11 @@ def figure4(scale: Scale) -> Numbers:
     )
     return Numbers(
         {"training": settings.columns(table), "runs": settings.columns(runs)},
-        "The training loss above its infimum for different numbers of heads, every line a "
-        "dictionary and start of its own. Left: one head and a few are stopped; from somewhat "
-        "below H = N on, training converges; with many heads the loss oscillates, and at another "
-        "learning rate (dashed) it does not. Right: with Gaussian tokens, fewer heads stop higher. "
-        f"{recipe.in_words} With {many} heads there are {of_many.steps} steps.",
+        "The training loss above its infimum, every line a dictionary and start of its own. Left: "
+        "a few heads are stopped; from somewhat below H = N on, training converges; with many the "
+        "loss oscillates, unless the learning rate is another (dashed). Right: with Gaussian "
+        f"tokens fewer heads stop higher. {recipe.in_words} With {many} heads there are "
+        f"{of_many.steps} steps.",
         {"starts of each": f"{recipe.seeds}, and {of_many.seeds} of {many} heads"},
         [
             f"L* = {here:.4f} with tau = 0.01; the axis of Figure 4 goes down to 0.001, where no "

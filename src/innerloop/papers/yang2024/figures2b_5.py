@@ -27,8 +27,7 @@ from innerloop.papers.quantity import Measured, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.yang2024 import settings
-from innerloop.papers.yang2024.section3_2_best import ridge
-from innerloop.papers.yang2024.section3_3_heads import trained_one_layer
+from innerloop.papers.yang2024.sections3_2_3 import ridge, trained_one_layer
 from innerloop.papers.yang2024.settings import Sizes, columns, where
 from innerloop.prompt import Prompt
 from innerloop.tasks import Coefficients
@@ -42,19 +41,14 @@ LOSSES = {
     "training": ("#0072B2", "training loss"),
 }
 NARROW = "N(0, I/4)"
-KNOWS_MORE = at_most(
-    1.0, "a learner that knows nothing of unseen tokens repeats the shown labels and answers 0"
-)
+KNOWS_MORE = at_most(1.0, "who knows nothing of unseen tokens repeats the labels and answers 0")
 BELOW = at_most(1.0, "weights of one sign, one head in one layer, cannot be below their floor")
 ABOVE = at_least(1.0, "above in domain")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes and training of one scale, all on one dictionary; `prompts` are those of final losses.
-
-    Figure 2b has the heads of `sizes` and `steps`, Figure 5 has `heads` and `compared_steps`.
-    """
+    """Sizes and training of one scale; `heads` and `compared_steps` are those of Figure 5."""
 
     sizes: Sizes
     reduction: str
@@ -132,10 +126,7 @@ class Dictionary(settings.Instance):
 
 @cache
 def dictionary(chosen: Plan) -> Dictionary:
-    """The first whose floor for one head is at least a tenth of the gap at w = 0.
-
-    The printed sizes give about that; small dictionaries differ much.
-    """
+    """The first whose floor for one head is a tenth of the gap at w = 0, as with printed sizes."""
     made = (Dictionary(chosen.sizes, seed) for seed in count())
     return next(d for d in made if d.one_head_floor >= d.gap / 10)
 
@@ -150,10 +141,6 @@ def objective(chosen: Plan) -> settings.SampledHalfLoss:
     drawn = DOMAINS["in domain"].draw(10_000, made.m, generator=generator(2))
     task = made.with_coefficients(tasks.TabulatedCoefficients(drawn))
     return settings.SampledHalfLoss(task, chosen.batch)
-
-
-def adam(chosen: Plan, model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(model.parameters(), chosen.rate, fused=True)
 
 
 @cache
@@ -178,7 +165,7 @@ def trained(
     history = train(
         model,
         goal,
-        adam(chosen, model),
+        torch.optim.Adam(model.parameters(), chosen.rate, fused=True),
         steps=steps,
         generator=generator(6 + 100 * seed),
         every=max(steps // 20, 1),
@@ -192,10 +179,7 @@ def trained(
 
 
 def step_seconds(chosen: Plan, heads: Sequence[int], rounds: int) -> list[float]:
-    """Process time of a training step with each number of heads: the shortest of several.
-
-    A few steps of each in turn, round after round, so that a busy moment of the machine is shared.
-    """
+    """Process time of a training step with each number of heads: the shortest of several rounds."""
     goal, models = objective(chosen), [encoder(chosen, h, 0) for h in heads]
 
     def shortest(model: nn.Module) -> float:
@@ -204,8 +188,8 @@ def step_seconds(chosen: Plan, heads: Sequence[int], rounds: int) -> list[float]
         def watch(step: int, loss: float) -> None:
             ends.append(time.process_time())
 
-        optimizer, source = adam(chosen, model), generator(7)
-        train(model, goal, optimizer, steps=3, generator=source, every=3, watch=watch)
+        adam = torch.optim.Adam(model.parameters(), chosen.rate, fused=True)
+        train(model, goal, adam, steps=3, generator=generator(7), every=3, watch=watch)
         return min(after - before for before, after in pairwise(ends))
 
     every_round = [[shortest(model) for model in models] for _ in range(rounds)]
@@ -261,14 +245,12 @@ def judge_figure2b(tables: Tables) -> Verdict:
         losses, inside = (estimates(runs, after="training", loss=x) for x in (name, "in domain"))
         return min(map(ratio, losses, inside), key=lambda each: each.mean)
 
-    of_copying = "largest loss relative to that of repeating the shown labels"
     copied: list[Check] = []
-    for name in LOSSES:
-        trained, untrained = (
-            {case: largest(runs, line[name], after=after, loss=name)}
-            for case, after in (("four layers", "training"), ("the untrained encoder", "nothing"))
-        )
-        copied += checks(f"{of_copying}, {name}", KNOWS_MORE, trained, unlike=untrained)
+    for loss in LOSSES:
+        name = f"largest loss relative to that of repeating the shown labels, {loss}"
+        four = {"four layers": largest(runs, line[loss], after="training", loss=loss)}
+        start = {"the untrained encoder": largest(runs, line[loss], after="nothing", loss=loss)}
+        copied += checks(name, KNOWS_MORE, four, unlike=start)
     outside, narrow = ({name: least_ratio(name)} for name in ("out of domain", NARROW))
     copying: dict[str, Measured] = {"repeating labels": line["in domain"] / (2 * line["floor"])}
     gap = largest(runs, 2 * line["floor"], after="training", loss="in domain")
@@ -334,9 +316,8 @@ def draw_figure5(tables: Tables) -> Picture:
         left.plot(counts, means, color=colour, label=label)
         left.plot(of, values, "o", color=colour, markersize=3)
     left.set(title="(a) losses after equal time", xlabel="number of heads H", ylabel="loss")
-    left.set_xscale("log", base=2)
-    left.set_xticks(counts, [f"{h:g}" for h in counts])
-    left.set_yscale("log")
+    left.set(xscale="log", yscale="log", xticks=counts, xticklabels=counts)
+    left.minorticks_off()
     colours = colormaps["viridis"](np.linspace(0, 0.85, len(counts)))
     for h, colour in zip(counts, colours, strict=True):
         rows = where(tables["training"], heads=h)
@@ -353,20 +334,18 @@ def judge_figure5(tables: Tables) -> Verdict:
     final, line = tables["final"], references(tables)
     fewest, most = min(final["heads"]), max(final["heads"])
     few, many = where(final, heads=fewest), where(final, heads=most)
-    one_layer: dict[str, Measured] = {
-        "one layer, H = 1, trained": line["one layer"] / line["floor"]
-    }
+    one_layer: dict[str, Measured] = {"one layer, H = 1": line["one layer"] / line["floor"]}
     gap = largest(final, 2 * line["floor"], heads=fewest)
     change = ", ".join(f"{value:.2f}" for value in np.log(many["mean"] / few["mean"]))
     return Verdict(
         below_floor(f"four layers, H = {fewest}", gap, one_layer),
         remarks=[
-            "Not judged, since it belongs to the machine: within a fixed time more heads complete "
-            f"fewer iterations (a step with H = {most} took "
+            "Not judged, since it belongs to the machine: that more heads complete fewer "
+            f"iterations in a fixed time (a step with H = {most} took "
             f"{many['seconds'][0] / few['seconds'][0]:.1f} times as long as one with H = {fewest}, "
-            f"a second encoder with that {line['again']:.2f} times), and which H is best. The "
-            "paper adds that the curves of large H descend more slowly per iteration; here, at "
-            f"equal steps, the logarithms of the ratio of these two losses are {change}.",
+            f"another with that {line['again']:.2f} times), and which H is best. The paper has "
+            "curves of large H descend more slowly per iteration; here, at equal steps, the "
+            f"logarithms of the ratio of these two losses are {change}.",
             'The printed setting is K = 200 and "the same as in Figure 3", which has no '
             "transformer: read as Figure 2.",
         ],
@@ -393,12 +372,10 @@ def figure5(scale: Scale) -> Numbers:
             rows = history_rows(history, heads=heads, seed=seed)
             table += [{"seconds": row["step"] * seconds, **row} for row in rows]
             loss = made.inference(model, DOMAINS["in domain"], chosen.prompts)
-            row = {"heads": heads, "seconds": seconds}
+            equal = {name: np.interp(done, history["step"], history[name]) for name in LOSSES}
+            row = {f"{name} at equal time": float(value) for name, value in equal.items()}
             row |= {"mean": loss.mean, "error": loss.standard_error}
-            for name in LOSSES:
-                at_equal_time = np.interp(done, history["step"], history[name])
-                row[f"{name} at equal time"] = float(at_equal_time)
-            final.append(row)
+            final.append({"heads": heads, "seconds": seconds, **row})
     line = {"infimum": made.risk.infimum, "floor": made.one_head_floor, "budget": budget}
     line |= {"one layer": trained_one_layer(made.task, 1, 0, 300), "again": again / timed[0]}
     return Numbers(

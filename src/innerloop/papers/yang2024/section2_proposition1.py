@@ -40,10 +40,7 @@ def short_form(scale: Scale) -> Verdict:
         return labels @ (heads * w[:, None]).sum(0)
 
     right = {"(8)": short(prompt.n, q), "the library's model": made.model(prompt).detach()}
-    wrong = {
-        "(8) with Q transposed": short(prompt.n, q.mT),
-        "(8) over all K tokens, the queries with label 0": short(SMALL.tokens, q),
-    }
+    wrong = {"Q transposed": short(prompt.n, q.mT), "all K tokens as keys": short(SMALL.tokens, q)}
     name = "relative distance from the diagonal of T(E), all blocks written out"
     measure = partial(distance, block_form_forward(q, w, prompt))
     return Verdict(

@@ -26,9 +26,7 @@ from innerloop.prompt import Prompt
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import History, Metric, Prompts, train
 
-SQUARED_ROUNDING = at_most(
-    1e-20, "equal to float64 rounding, 1e-16 a number, where squares are compared"
-)
+SQUARED_ROUNDING = at_most(1e-20, "float64 rounding, 1e-16 a number, where squares are compared")
 FALLS = at_most(0.0, "the mean logarithm of a ratio of paired starts: a fall is below 0")
 OUT_OF_DOMAIN = GaussianCoefficients(1.0, 2.0)
 """N(1, 4 I), the second test set of section 4."""
@@ -128,16 +126,8 @@ class Instance:
         self.noise = self.m * task.tau
         self.all_z = task.features.mT  # Z-hat: [features, tokens]
         self.z = self.all_z[:, : self.n]
-
-    @cached_property
-    def gram(self) -> Tensor:
-        """Z^T Z + m tau I."""
-        return self.z.mT @ self.z + self.noise * identity(self.n)
-
-    @cached_property
-    def zbar(self) -> Tensor:
-        """Eq. 12."""
-        return square_root(self.gram)
+        self.gram = self.z.mT @ self.z + self.noise * identity(self.n)
+        self.zbar = square_root(self.gram)  # Eq. 12
 
     @cached_property
     def zbar_norm(self) -> float:

@@ -1,6 +1,7 @@
 """Training converges: Theorem 1, its proof's Eq. 43, 44 and 49, and a figure of its path."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from matplotlib.figure import Figure as Picture
@@ -9,12 +10,10 @@ from innerloop.papers.common import normal
 from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, checks
 from innerloop.papers.registry import Numbers, Table, Tables, claim, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.lemma10_eq17 import Point, printed_main_text
-from innerloop.papers.yang2024.lemmas7_to_9 import gradients
+from innerloop.papers.yang2024.lemmas7_to_10 import Point, gradients, printed_main_text
 from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, instance, one_hot, ratio_error
 
 SEEDS = 20
-"""Starts among which the one with the largest certified rate is taken, before any training."""
 PER_STEP = "largest factor of the gap per step relative to its bound, over t >= 1"
 ROUNDING_OF_GAPS = 1e-26
 """Relative to the first gap: below, a gap is rounding of the attention weights, squared."""
@@ -40,7 +39,7 @@ def certified(made: Instance, *, main_text: bool = False, share: float = 1.0) ->
 
 
 def fastest_start() -> Instance:
-    """The one with the largest certified rate; known before training."""
+    """Of this many starts the one with the largest certified rate, known before training."""
     starts = (instance(TINY[0], seed) for seed in range(SEEDS))
     return max(starts, key=lambda made: certified(made).decrease)
 
@@ -85,9 +84,7 @@ def linear_convergence(scale: Scale) -> Verdict:
     )
     runs = [
         run(instance(sizes, seed), short, main_text=main_text)
-        for sizes in TINY
-        for seed in range(seeds)
-        for main_text in (False, True)
+        for sizes, seed, main_text in product(TINY, range(seeds), (False, True))
     ]
     made = fastest_start()
     ours, gamma, printed = made.constants(), made.least_gamma, certified(made)
@@ -142,9 +139,8 @@ def linear_convergence(scale: Scale) -> Verdict:
     r"B_k^\top \bar{Z}\delta_k \ge \sigma (\ell(\xi) - L^\star)",
 )
 def polyak_lojasiewicz(scale: Scale) -> Verdict:
-    count, gamma, start = scale.pick(smoke=20, quick=100, paper=500), 30.0, instance(SMALL, 0)
-    zeta, q, w = start.zeta, start.model.q.detach(), start.model.w
-    seeds = range(count)
+    seeds, start = range(scale.pick(smoke=20, quick=100, paper=500)), instance(SMALL, 0)
+    gamma, zeta, q, w = 30.0, start.zeta, start.model.q.detach(), start.model.w
     moved = [start.with_weights(normal(s, *w.shape), q + 0.1 * normal(s, *q.shape)) for s in seeds]
     points = [(made, zeta) for made in moved if made.zeta >= zeta / 2]
     points.append((one_hot(0, 1), one_hot(0, 1).zeta))

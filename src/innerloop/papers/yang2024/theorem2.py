@@ -40,11 +40,6 @@ def steps_21(made: Instance, rates: Certified) -> float:
     return math.log(ratio) / math.log(1 / (1 - rates.decrease))
 
 
-def library_steps(made: Instance, rates: Certified) -> int:
-    asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
-    return theory.softmax.iterations(made.constants(), rates.decrease, features=made.z.mT, **asked)
-
-
 def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> list[Estimate]:
     """The share of prompts with |lambda| = B beyond the precision, after T/5 steps and after T."""
     task = replace(made.task, coefficients=SphericalCoefficients(RADIUS))
@@ -97,7 +92,11 @@ def inference(scale: Scale) -> Verdict:
     for name, (made, share) in starts.items():
         rates = certified(made, share=share)
         steps = steps_21(made, rates)
-        counts[name] = (library_steps(made, rates), steps)
+        asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
+        library = theory.softmax.iterations(
+            made.constants(), rates.decrease, features=made.z.mT, **asked
+        )
+        counts[name] = (library, steps)
         without_radius = steps + 2 * math.log(RADIUS) / math.log1p(-rates.decrease)
         after[name] = late_shares(made, rates, math.ceil(steps), prompts)
     far = "relative distance from (22) for arbitrary y"
