@@ -114,9 +114,10 @@ def summary(made: Instance, history: History) -> dict[str, float]:
 
 def draw_figure2a(tables: Tables) -> Picture:
     picture, colours = Picture(figsize=(9.2, 3.6)), ("#0072B2", "#D55E00", "#009E73")
+    labels = ("training loss", "inference, in domain", "inference, out of domain")
     for axes, name in zip(picture.subplots(1, 2), (UNIT, GAUSSIAN), strict=True):
-        for column, colour in zip(LOSSES, colours, strict=True):
-            plot_runs(axes, tables["training"], name, column, colour, column)
+        for column, colour, label in zip(LOSSES, colours, labels, strict=True):
+            plot_runs(axes, tables["training"], name, column, colour, label)
         settings.dotted(axes, where(tables["runs"])["infimum"].mean(), "infimum")
         axes.set(title=name, xlabel="steps of Adam", yscale="log", ylim=(5e-5, 200))
     picture.axes[0].set_ylabel("loss")
@@ -183,7 +184,7 @@ def figure2a(scale: Scale) -> Numbers:
         quick=Recipe(FULL, 600, QUICK_RATE, 3),
         paper=Recipe(FULL, 200 * EPOCH, PRINTED_RATE, 3),
     )
-    sizes, train_on = recipe.sizes, dict[str, list[tuple[int, History]]]()
+    sizes, histories = recipe.sizes, dict[str, list[tuple[int, History]]]()
     functions = GaussianCoefficients().draw(10_000, sizes.features, generator=generator(2))
     rows, kinds = [], [(tokens, "", recipe.seeds, sizes.heads) for tokens in (UNIT, GAUSSIAN)]
     kinds += [(tokens, FEW, 1, sizes.shown // 3) for tokens in (UNIT, GAUSSIAN)]
@@ -199,12 +200,12 @@ def figure2a(scale: Scale) -> Numbers:
             }
             objective = sampled if recipe.rate == PRINTED_RATE else exact
             history = recipe.train(made, objective, recipe.steps // 40, **metrics)
-            train_on.setdefault(tokens + few, []).append((seed, history))
+            histories.setdefault(tokens + few, []).append((seed, history))
             w_alone = recipe.made(sizes.heads, GAUSSIAN, seed).with_fitted_weights().gap
             learned = {LEARNED: made.gap / w_alone}
             rows.append({"training": tokens + few, **learned, **summary(made, history)})
     return Numbers(
-        {"training": history_table(train_on), "runs": settings.columns(rows)},
+        {"training": history_table(histories), "runs": settings.columns(rows)},
         "Means of several dictionaries and starts, their range shaded. The inference loss in "
         "domain is twice what the training loss has above its infimum, an identity. With tokens of "
         "norm 1 the prediction converges to ridge regression; with Gaussian tokens training ends "
@@ -245,9 +246,7 @@ def judge_figure4(tables: Tables) -> Verdict:
     rates = np.unique(where(tables["runs"], heads=many)["rate"]).tolist()
     near, far = (settings.mean_log(of("share", below, tokens)) for tokens in (UNIT, GAUSSIAN))
     few = {f"H = {below} < N": near}
-    slow = {
-        f"H = {enough}, the most left with N heads or more": settings.mean_log(of("share", enough))
-    }
+    slow = {f"H = {enough} >= N, the most left": settings.mean_log(of("share", enough))}
     stuck = {f"H = {below}, Gaussian tokens": far, "H = 1": settings.mean_log(of("share", 1))}
     above, under = ({f"H = {heads}": of("to floor", heads).min()} for heads in (1, below))
     lost, kept = ({f"H = {heads}": of("rise", heads).min()} for heads in (many, n))
