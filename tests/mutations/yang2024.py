@@ -15,7 +15,7 @@ PAPER = "papers.yang2024"
 HEADS = "models.dictionary_attention:DictionaryAttention"
 RISK = "theory.softmax.ridge:DictionaryRisk"
 DESCENT = "theory.softmax.descent:DescentConstants"
-NOTATION = f"{PAPER}.notation:Notation"
+NOTATION = f"{PAPER}.settings:Instance"
 
 
 def ids(*names: str) -> tuple[str, ...]:
@@ -73,25 +73,25 @@ MUTATIONS = [
     # The conventions of the paper.
     Mutation(
         "the whole squared error for half of it",
-        f"{PAPER}.half_loss:ExactHalfLoss.loss",
+        f"{PAPER}.settings:ExactHalfLoss.loss",
         times(2),
         ids("lemma5", "eq49", "eq62"),
     ),
     Mutation(
         "the whole squared error for half of it, on prompts",
-        f"{PAPER}.half_loss:SampledHalfLoss.loss",
+        f"{PAPER}.settings:SampledHalfLoss.loss",
         times(2),
         ids("lemma5"),
     ),
     Mutation(
         "the gap with 1/K for 1/(2K)",
-        f"{PAPER}.half_loss:ExactHalfLoss.gap",
+        f"{PAPER}.settings:ExactHalfLoss.gap",
         times(2),
         ids("lemma5"),
     ),
     Mutation(
         "the learning rates of Q and w exchanged",
-        f"{PAPER}.half_loss:two_rates",
+        f"{PAPER}.settings:two_rates",
         exchanged_rates,
         ids("lemma6", "theorem1", "theorem2", "theorem1-path"),
     ),
@@ -190,42 +190,48 @@ MUTATIONS = [
     ),
     Mutation(
         "(36) with m tau for every token",
-        f"{PAPER}.lemmas5_6:infimum",
+        f"{PAPER}.lemmas1_to_6:infimum",
         lambda right: lambda made, noisy: right(made, len(made.task.tokens)),
         ids("lemma5", "figure2a"),
     ),
     Mutation(
         "(75) 1% off in one predictor",
-        f"{PAPER}.lemmas5_6:loss_75",
+        f"{PAPER}.lemmas1_to_6:loss_75",
         lambda right: lambda made, matrix: right(made, 1.01 * matrix),
         ids("lemma5", "ybest", "underfit", "figure3"),
     ),
     Mutation(
-        "(30) with the constant 0.99", f"{PAPER}.lemmas1_to_4:ratio_30", times(2.02), ids("lemma2")
+        "(30) with the constant 0.99", f"{PAPER}.lemmas1_to_6:ratio_30", times(2.02), ids("lemma2")
     ),
-    Mutation("(31) with 0.99 l", f"{PAPER}.lemmas1_to_4:ratio_31", times(1.01), ids("lemma3")),
+    Mutation("(31) with 0.99 l", f"{PAPER}.lemmas1_to_6:ratio_31", times(1.01), ids("lemma3")),
     Mutation(
-        "(42) with less than sqrt(2)", f"{PAPER}.lemmas7_to_9:ratio_42", times(2.02), ids("lemma7")
+        "(42) with less than sqrt(2)", f"{PAPER}.lemmas7_to_10:ratio_42", times(2.02), ids("lemma7")
     ),
     Mutation(
         "(50) with less than 1/sqrt(2)",
-        f"{PAPER}.lemmas7_to_9:ratio_50",
+        f"{PAPER}.lemmas7_to_10:ratio_50",
         times(2.85),
         ids("lemma8"),
     ),
-    Mutation("(51) 1% smaller", f"{PAPER}.lemmas7_to_9:ratio_51", times(1.01), ids("lemma8")),
-    Mutation("(62) 1% smaller", f"{PAPER}.lemmas7_to_9:ratio_62", times(1.01), ids("eq62")),
+    Mutation("(51) 1% smaller", f"{PAPER}.lemmas7_to_10:ratio_51", times(1.01), ids("lemma8")),
+    Mutation("(62) 1% smaller", f"{PAPER}.lemmas7_to_10:ratio_62", times(1.01), ids("eq62")),
     Mutation(
         "(61) with the square that it lacks",
-        f"{PAPER}.lemma10_eq17:Point.printed",
+        f"{PAPER}.lemmas7_to_10:Point.printed",
         lambda right: lambda self: self.corrected(),
         ids("lemma10"),
     ),
     Mutation(
-        "(61) without Young's 2", f"{PAPER}.lemma10_eq17:Point.appendix", times(0.7), ids("lemma10")
+        "(61) without Young's 2",
+        f"{PAPER}.lemmas7_to_10:Point.appendix",
+        times(0.7),
+        ids("lemma10"),
     ),
     Mutation(
-        "(17) ten times as large", f"{PAPER}.lemma10_eq17:printed_main_text", times(10), ids("eq17")
+        "(17) ten times as large",
+        f"{PAPER}.lemmas7_to_10:printed_main_text",
+        times(10),
+        ids("eq17"),
     ),
     Mutation(
         "steps that do not depend on the heads",
@@ -235,7 +241,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a penalty N tau for m tau",
-        f"{PAPER}.section3_2_best:ridge",
+        f"{PAPER}.sections3_2_3:ridge",
         lambda right: lambda made, penalty: right(made, penalty * made.task.shown / 6),
         ids("ybest", "underfit"),
     ),

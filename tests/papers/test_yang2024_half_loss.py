@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from innerloop.models import DictionaryAttention
-from innerloop.papers.yang2024.half_loss import ExactHalfLoss, SampledHalfLoss, two_rates
+from innerloop.papers.yang2024.settings import ExactHalfLoss, SampledHalfLoss, two_rates
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
 from innerloop.training import Exact, Objective, Prompts, train
 from tests.samples import assert_means, normal, seeded

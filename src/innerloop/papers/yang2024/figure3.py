@@ -8,14 +8,14 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.models import DictionaryAttention
 from innerloop.papers.common import normal
 from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
-from innerloop.papers.yang2024.lemmas5_6 import loss_75
-from innerloop.papers.yang2024.section3_2_best import DIFFERENCE, NO_RIVAL
+from innerloop.papers.yang2024.lemmas1_to_6 import loss_75
+from innerloop.papers.yang2024.sections3_2_3 import DIFFERENCE, NO_RIVAL
+from innerloop.papers.yang2024.settings import FALLS, SQUARED_ROUNDING, where
 from innerloop.tasks import DictionaryRegression
 
 M, K, TAU = 100, 200, 0.01
@@ -23,30 +23,27 @@ FIRST, LAST = 50, 150
 
 
 def draw_figure3(tables: Tables) -> Picture:
-    columns = {name: np.asarray(v, dtype=float) for name, v in tables["gaps"].items()}
-    lengths = np.unique(columns["N"])
-    mean = {
-        name: np.asarray([values[columns["N"] == n].mean() for n in lengths])
-        for name, values in columns.items()
-    }
+    lengths = np.unique(tables["gaps"]["N"])
+    rows = [where(tables["gaps"], N=n) for n in lengths]
+    mean = {name: np.asarray([row[name].mean() for row in rows]) for name in tables["gaps"]}
     picture = Picture(figsize=(9.2, 3.4))
     left, right = picture.subplots(1, 2)
     for name, colour in (("in domain", "#0072B2"), ("out of domain", "#009E73")):
         for side, label in ((lengths < M, name), (lengths > M, None)):
             left.plot(lengths[side], mean[name][side], color=colour, label=label)
-    left.axvline(M, color="black", linewidth=0.8, linestyle=":", label=f"N = m = {M}, gap 0")
-    left.set(yscale="log", xlabel="N, shown labels", title="distance from $y^{best}$")
-    left.set_ylabel(r"$E\,\frac{1}{K}\|\hat y^* - \hat y^{best}\|^2$")
-    left.legend(loc="lower left")
+    left.set(
+        title="distance from $y^{best}$", ylabel=r"$E\,\frac{1}{K}\|\hat y^*-\hat y^{best}\|^2$"
+    )
     right.plot(lengths, mean["learned error"], color="#D55E00", label="learned, penalty $m\\tau$")
     right.plot(lengths, mean["best error"], "--", color="#555555", label="$y^{best}$, $N\\tau$")
-    right.axvline(M, color="black", linewidth=0.8, linestyle=":")
-    right.set(yscale="log", xlabel="N, shown labels", title="error on the tokens not shown")
-    right.set_ylabel("expected squared error per token")
+    right.set(title="error on the tokens not shown", ylabel="expected squared error per token")
+    for axes in (left, right):
+        axes.axvline(M, color="black", linewidth=0.8, linestyle=":", label=f"N = m = {M}")
+        axes.set(yscale="log", xlabel="N, shown labels")
+        axes.legend()
     right.yaxis.set_minor_formatter(NullFormatter())
     right.yaxis.set_major_formatter(ScalarFormatter())
     right.set_yticks([3, 5, 10, 20, 50])
-    right.legend()
     return picture
 
 
@@ -56,9 +53,8 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
     Errors are those of Eq. 75, so that none is the smallest by construction.
     """
     task = DictionaryRegression(normal(0, K, 2), features, shown, TAU)
-    made = settings.Instance(task, DictionaryAttention(torch.zeros(1, 2, 2), torch.zeros(1, K)))
-    moment = settings.OUT_OF_DOMAIN.second_moment(M)
-    beyond = theory.softmax.DictionaryRisk.of(features, shown, TAU, moment)
+    made = settings.without_weights(task, torch.zeros(1, 2, 2).to(features))
+    beyond = settings.risk(task, settings.OUT_OF_DOMAIN.second_moment(M))
     best, strong = (
         theory.softmax.ridge_matrix(features, shown, p) for p in (shown * TAU, 2 * M * TAU)
     )
@@ -69,38 +65,21 @@ def compare(features: Tensor, shown: int) -> dict[str, float]:
     } | {f"{name} error": 2 * K / (K - shown) * loss_75(made, a) for name, a in matrices.items()}
 
 
-def exact_checks(table: dict[str, np.ndarray]) -> list[Check]:
-    """Where the gap is 0, what it measures, and that y^best is never better."""
-    gaps = {n: table["in domain"][table["N"] == n].mean() for n in np.unique(table["N"])}
-    gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
-    zero, next_to_zero = ({f"N = {n}": gaps[n] / max(gaps.values())} for n in (M, M + 1))
-    excess, doubled = (
-        {name: (table["best error"] / table[f"{name} error"] - 1).min()}
-        for name in ("learned", "doubled penalty")
-    )
-    error, beyond = (
-        {name: np.abs(gain / table[name] - 1)[table["N"] != M].max()}
-        for name in ("in domain", "out of domain")
-    )
-    over = "smallest relative excess of the error of y^best over"
-    return [
-        *checks(
-            "gap relative to the largest", settings.SQUARED_ROUNDING, zero, unlike=next_to_zero
-        ),
-        *checks(over, NO_RIVAL, excess, unlike=doubled),
-        *checks("relative error of 2 (L(y^best) - L*)", DIFFERENCE, error, unlike=beyond),
-    ]
-
-
 def judge_figure3(tables: Tables) -> Verdict:
-    table = {name: np.asarray(values, dtype=float) for name, values in tables["gaps"].items()}
-
-    def at(column: str, n: int) -> np.ndarray:
-        """For every dictionary."""
-        return table[column][table["N"] == n]
+    table, at = where(tables["gaps"]), {n: where(tables["gaps"], N=n) for n in tables["gaps"]["N"]}
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
-        return settings.mean_log(at(column, n) / at(column, other))
+        return settings.mean_log(at[n][column] / at[other][column])
+
+    def share(n: int) -> float:
+        return at[n]["in domain"].mean() / max(rows["in domain"].mean() for rows in at.values())
+
+    def excess(rival: str) -> float:
+        return (table["best error"] / table[f"{rival} error"] - 1).min()
+
+    def error_of_gain(column: str) -> float:
+        gain = (table["best error"] - table["learned error"]) * (K - table["N"]) / K
+        return np.abs(gain / table[column] - 1)[table["N"] != M].max()
 
     steps = [(log_ratio("learned error", n + 10, n), n) for n in range(FIRST, LAST, 10)]
     least, slowest = max(steps, key=lambda step: step[0].mean)
@@ -110,23 +89,33 @@ def judge_figure3(tables: Tables) -> Verdict:
     farther = {"N = 90 to 99, which is nearer": log_ratio("in domain", 90, 99)}
     best = {"N = m to 150": log_ratio("learned error", M, LAST)}
     fall = {f"N = {slowest + 10} to {slowest}, the least fall": least}
-    values = [at("in domain", n).mean() for n in (70, FIRST)]
-    values += [at("learned error", n).mean() for n in (FIRST, M, LAST)]
+    zero, next_to_zero = {"N = m": share(M)}, {"N = m + 1": share(M + 1)}
+    learned, doubled = ({name: excess(name)} for name in ("learned", "doubled penalty"))
+    inside, outside = ({name: error_of_gain(name)} for name in ("in domain", "out of domain"))
+    over = "smallest relative excess of the error of y^best over"
+    of_gain, relative = "relative error of 2 (L(y^best) - L*)", "gap relative to the largest"
+    values = [at[n]["in domain"].mean() for n in (70, FIRST)]
+    values += [at[n]["learned error"].mean() for n in (FIRST, M, LAST)]
     return Verdict(
         printed=[
-            *checks(gap, settings.FALLS, nearer, unlike=farther),
-            *checks(error, settings.FALLS, best, unlike=near_miss),
+            *checks(gap, FALLS, nearer, unlike=farther),
+            *checks(error, FALLS, best, unlike=near_miss),
         ],
-        corrected=[*exact_checks(table), *checks(error, settings.FALLS, fall, unlike=near_miss)],
+        corrected=[
+            *checks(relative, SQUARED_ROUNDING, zero, unlike=next_to_zero),
+            *checks(over, NO_RIVAL, learned, unlike=doubled),
+            *checks(of_gain, DIFFERENCE, inside, unlike=outside),
+            *checks(error, FALLS, fall, unlike=near_miss),
+        ],
         correction=Correction(
             r"|N - m| \text{ smaller} \;\Rightarrow\; \text{closer to } "
             r"\hat{y}^{\mathrm{best}} \text{ and better}",
             r"\mathbb{E} \frac{1}{K} \|\hat{y}^\star - \hat{y}^{\mathrm{best}}\|^2 = "
             r"2 (L(\hat{y}^{\mathrm{best}}) - L^\star) = 0 \text{ at } N = m;\quad "
             r"\text{the error falls with } N",
-            "The gap vanishes at N = m, where the penalties m tau and N tau are equal, grows on "
-            "both sides, and shrinks again beyond about N = 70 and N = 130. It measures how much "
-            "worse y^best is; the error of the learned prediction falls with N throughout.",
+            "The gap, which measures how much worse y^best is, vanishes at N = m, where the "
+            "penalties m tau and N tau are equal, but shrinks again beyond about N = 70 and 130. "
+            "The error of the learned prediction falls with N throughout.",
             kind=Kind.SENTENCE,
             counterexample="The gap is {:.4f} at N = 70 and {:.4f} at N = 50; the error per token "
             "is {:.1f} at N = 50, {:.1f} at N = m = 100 and {:.2f} at N = 150.".format(*values),
@@ -143,19 +132,17 @@ def judge_figure3(tables: Tables) -> Verdict:
 )
 def figure3(scale: Scale) -> Numbers:
     step, dictionaries = scale.pick(smoke=(10, 10), quick=(5, 16), paper=(1, 20))
-    lengths = sorted({*range(FIRST, LAST + 1, step), M - 1, M + 1})
-    rows = settings.Rows()
-    for seed in range(dictionaries):
-        features = normal(seed, K, M)
-        for n in lengths:
-            settings.add(rows, {"N": n, "dictionary": seed, **compare(features, n)})
+    rows = [
+        {"N": n, "dictionary": seed, **compare(normal(seed, K, M), n)}
+        for seed in range(dictionaries)
+        for n in sorted({*range(FIRST, LAST + 1, step), M - 1, M + 1})
+    ]
     return Numbers(
-        {"gaps": rows},
-        "Left: how far the learned prediction is from y^best; zero at N = m, where both are the "
-        "same, and smaller again far from it. Right: the error on the tokens not shown, which "
-        "falls with N and hardly differs between the two. The paper leaves open K (200 here, as in "
-        "Figure 2), the features (standard normal), whether lambda is in or out of domain (both "
-        "are shown) and the average (here the exact expectation over lambda and noise, and the "
-        f"mean over {dictionaries} dictionaries).",
+        {"gaps": settings.columns(rows)},
+        "Left: how far the learned prediction is from y^best; zero at N = m, and smaller again far "
+        "from it. Right: the error on the tokens not shown, which hardly differs between the two. "
+        "The paper leaves open K (200 here, as in Figure 2), the features (standard normal), "
+        "whether lambda is in or out of domain (both are shown) and the average (here the exact "
+        f"expectation over lambda and noise, and the mean over {dictionaries} dictionaries).",
         {"m": M, "tau": TAU, "K": K, "dictionaries": dictionaries},
     )

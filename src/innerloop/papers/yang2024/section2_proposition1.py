@@ -1,7 +1,4 @@
-"""The transformer of section 2 (Eq. 2 to 8), and where its training starts: Proposition 1.
-
-With Proposition 1 go the tokens of the experiments of section 4.
-"""
+"""The transformer of section 2, its start (Proposition 1), and the tokens of section 4."""
 
 import warnings
 from dataclasses import replace
@@ -15,8 +12,8 @@ from innerloop.papers.common import DTYPE, generator, identity, normal
 from innerloop.papers.quantity import ROUNDING, at_most, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.yang2024.notation import relative_distance
 from innerloop.papers.yang2024.settings import FULL, SMALL, Instance, Sizes, instance
+from innerloop.papers.yang2024.settings import relative_distance as distance
 
 FULL_RANK = at_most(
     0, "full rank allows none; singular values below max(N, H) roundings of the largest count as 0"
@@ -43,21 +40,18 @@ def short_form(scale: Scale) -> Verdict:
         return labels @ (heads * w[:, None]).sum(0)
 
     right = {"(8)": short(prompt.n, q), "the library's model": made.model(prompt).detach()}
-    wrong = {
-        "(8) with Q transposed": short(prompt.n, q.mT),
-        "(8) over all K tokens, the queries with label 0": short(SMALL.tokens, q),
-    }
+    wrong = {"Q transposed": short(prompt.n, q.mT), "all K tokens as keys": short(SMALL.tokens, q)}
     name = "relative distance from the diagonal of T(E), all blocks written out"
-    distance = partial(relative_distance, block_form_forward(q, w, prompt))
+    measure = partial(distance, block_form_forward(q, w, prompt))
     return Verdict(
-        checks(name, ROUNDING, right, unlike=wrong, measure=distance),
+        checks(name, ROUNDING, right, unlike=wrong, measure=measure),
         settings={"sizes": SMALL, "prompts": 20, "w": "standard normal"},
     )
 
 
 def rank_deficit(made: Instance) -> int:
     """N minus the least numerical rank of B_k over the tokens."""
-    return made.task.shown - int(torch.linalg.matrix_rank(made.outputs()).min())
+    return made.n - int(torch.linalg.matrix_rank(made.outputs()).min())
 
 
 def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
@@ -65,7 +59,7 @@ def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
     made = instance(sizes, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return replace(made, task=replace(made.task, tokens=tokens))
+        return Instance(replace(made.task, tokens=tokens), made.model)
 
 
 @claim(
@@ -76,12 +70,8 @@ def on_tokens(sizes: Sizes, tokens: Tensor) -> Instance:
     r"\;\text{ for all } k",
 )
 def full_rank(scale: Scale) -> Verdict:
-    seeds = scale.pick(smoke=2, quick=10, paper=50)
-    shapes = (
-        Sizes(8, 6, 5, 20, 0.05, 5),
-        Sizes(2, 6, 6, 12, 0.05, 6),
-        Sizes(100, 20, 30, 60, 0.01, 30),
-    )
+    seeds, small = scale.pick(smoke=2, quick=10, paper=50), replace(SMALL, heads=5)
+    shapes = (small, Sizes(2, 6, 6, 12, 0.05, 6), Sizes(100, 20, 30, 60, 0.01, 30))
 
     def deficits(fewer: int = 0) -> list[int]:
         return [
@@ -92,9 +82,9 @@ def full_rank(scale: Scale) -> Verdict:
             for beta in (0.5, 1.0, 2.0)
         ]
 
-    doubled = instance(shapes[0], 0).task.tokens.clone()
+    doubled = instance(small, 0).task.tokens.clone()
     doubled[3] = doubled[1]
-    equal = [on_tokens(shapes[0].with_heads(heads), doubled) for heads in (5, 10, 64)]
+    equal = [on_tokens(small.with_heads(heads), doubled) for heads in (5, 10, 64)]
     one_hot_tokens = on_tokens(Sizes(12, 6, 6, 12, 0.05, 6), identity(12))
     right = {"H = N": max(deficits()), "H = N, one-hot tokens": rank_deficit(one_hot_tokens)}
     wrong = {  # the least: what must fail must fail everywhere
@@ -105,19 +95,11 @@ def full_rank(scale: Scale) -> Verdict:
         checks("N - rank B_k", FULL_RANK, right, unlike=wrong),
         settings={"sizes": "; ".join(map(str, shapes)), "beta": "0.5, 1, 2", "starts": seeds},
         remarks=[
-            "Distinct tokens are enough, Assumption 3 is not needed: a Gaussian Q is as likely as "
-            "any rotation of it, and some rotation of distinct tokens satisfies the assumption. "
-            "One-hot tokens violate it.",
+            "Distinct tokens are enough, Assumption 3 (violated by one-hot tokens) is not needed: "
+            "some rotation of them satisfies it, and a rotated Gaussian Q is as likely.",
             "In the proof, R^{N x (m-1)} should read R^{N x (N-1)}.",
         ],
     )
-
-
-def zeta_in_words(made: Instance) -> str:
-    """zeta_0 in digits, or its bound where float64 cannot tell a singular value from 0."""
-    zeta, largest = made.constants().zeta, torch.linalg.matrix_norm(made.outputs(), 2).max().item()
-    rounding = (torch.finfo(DTYPE).eps * largest) ** 2
-    return f"{zeta:.1e}" if zeta > rounding else f"below (eps |B|)^2 = {rounding:.0e}"
 
 
 @claim(
@@ -135,9 +117,11 @@ def unit_tokens(scale: Scale) -> Verdict:
     unit, raw = ([instance(sizes, seed, unit=unit) for seed in starts] for unit in (True, False))
 
     def in_words(made: Instance) -> str:
-        v = made.task.tokens
-        spread = torch.std(v[: sizes.shown] @ made.model.q.detach()[0] @ v.mT).item()
-        return f"the standard deviation {spread:.3g}, and zeta_0 is {zeta_in_words(made)}"
+        v, zeta = made.task.tokens, made.constants().zeta
+        spread = torch.std(v[: made.n] @ made.model.q.detach()[0] @ v.mT).item()
+        least = (torch.finfo(DTYPE).eps * torch.linalg.matrix_norm(made.outputs(), 2).max()) ** 2
+        digits = f"{zeta:.1e}" if zeta > least else f"below (eps |B|)^2 = {least:.0e}"
+        return f"the standard deviation {spread:.3g}, and zeta_0 is {digits}"
 
     full = {"tokens of norm 1": max(map(rank_deficit, unit))}
     deficient = {"Gaussian tokens": min(map(rank_deficit, raw))}
@@ -145,10 +129,9 @@ def unit_tokens(scale: Scale) -> Verdict:
         checks("N - rank B_k", FULL_RANK, full, unlike=deficient),
         settings={"sizes": sizes, "Q": "standard normal", "starts": len(starts)},
         remarks=[
-            f"In d = {sizes.d} dimensions Gaussian tokens have norm {sizes.d**0.5:.0f}, their "
-            f"logits v_i^T Q v_k {in_words(raw[0])}: every softmax is one token. Almost surely "
-            "zeta_0 is positive, as Proposition 1 says, but nothing can be trained at the rate "
-            "that it certifies. The logits of tokens of norm 1, which section 2 has, have "
+            f"The logits v_i^T Q v_k of Gaussian tokens, of norm {sizes.d**0.5:.0f}, have "
+            f"{in_words(raw[0])}: every softmax is one token, and Proposition 1 holds at a rate "
+            "that trains nothing. Those of tokens of norm 1, which section 2 has, have "
             f"{in_words(unit[0])}. Where training then ends is in figure2a."
         ],
     )

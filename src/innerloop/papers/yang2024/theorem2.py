@@ -12,8 +12,8 @@ from innerloop.analysis import Estimate
 from innerloop.papers.common import generator, identity, normal
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, SAMPLING, at_most, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.yang2024.notation import Notation, norm, relative_distance
+from innerloop.papers.verdict import Scale, Verdict
+from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.settings import SMALL, TINY, Instance, instance, one_hot
 from innerloop.papers.yang2024.theorem1 import Certified, certified, fastest_start
 from innerloop.tasks import SphericalCoefficients
@@ -31,57 +31,22 @@ def deviation(n: int, delta: float, times: float = 1.0) -> float:
 
 def labels_69(made: Instance, delta: float, times: float = 1.0) -> float:
     """The bound of (69) on |y| relative to B."""
-    is_, tau = Notation(made), made.task.tau
-    return norm(is_.z) + math.sqrt(tau * deviation(is_.n, delta, times))
+    return settings.norm(made.z) + math.sqrt(made.task.tau * deviation(made.n, delta, times))
 
 
 def steps_21(made: Instance, rates: Certified) -> float:
     """T of (21)."""
-    is_ = Notation(made)
-    ratio = RADIUS**2 * is_.gap * labels_69(made, FAILURE) ** 2 / (is_.noise * PRECISION)
+    ratio = RADIUS**2 * made.gap * labels_69(made, FAILURE) ** 2 / (made.noise * PRECISION)
     return math.log(ratio) / math.log(1 / (1 - rates.decrease))
-
-
-def library_steps(made: Instance, rates: Certified) -> int:
-    asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
-    features = made.task.features[: made.task.shown]
-    return theory.softmax.iterations(made.constants(), rates.decrease, features=features, **asked)
-
-
-def learned_is_ridge(made: Instance) -> list[Check]:
-    """A^T y for arbitrary y against (22), with (20) by least squares on m more rows."""
-    is_, labels = Notation(made), normal(1, 50, made.task.shown)
-
-    def distance(case: tuple[Tensor, float]) -> float:
-        matrix, penalty = case
-        rows = torch.cat([is_.z.mT, penalty**0.5 * identity(is_.m)])
-        padded = torch.nn.functional.pad(labels, (0, is_.m))
-        coefficients = torch.linalg.lstsq(rows, padded.mT).solution.mT
-        stated = torch.cat([labels, coefficients @ is_.all_z[:, is_.n :]], dim=1)
-        return relative_distance(stated, labels @ matrix)
-
-    ridge = theory.softmax.ridge_matrix(made.task.features, is_.n, is_.noise)
-    return checks(
-        "relative distance from (22) for arbitrary y",
-        ROUNDING,
-        {
-            "A of (34)": (is_.a, is_.noise),
-            "the library's optimum": (made.risk.optimum, is_.noise),
-            "the library's ridge regression": (ridge, is_.noise),
-        },
-        unlike={"A of (34), penalty N tau": (is_.a, is_.n * made.task.tau)},
-        measure=distance,
-    )
 
 
 def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> list[Estimate]:
     """The share of prompts with |lambda| = B beyond the precision, after T/5 steps and after T."""
-    target = Notation(made).a
     task = replace(made.task, coefficients=SphericalCoefficients(RADIUS))
     prompt = task.sample(prompts, generator=generator(2))
 
     def late(model: object) -> float:
-        error = prompt.y @ (made.attention() - target)
+        error = prompt.y @ (made.attention() - made.a)
         return (error.square().mean(1) / 2 > PRECISION).double().mean().item()
 
     fifth = math.ceil(steps / 5)
@@ -103,18 +68,38 @@ def late_shares(made: Instance, rates: Certified, steps: int, prompts: int) -> l
     r"{\log (1 / (1 - \eta_w \zeta_0 / 2K))}",
 )
 def inference(scale: Scale) -> Verdict:
-    prompts = scale.pick(smoke=2_000, quick=20_000, paper=200_000)
-    starts = {
-        "random start": (instance(TINY[0], fastest_start(TINY[0])), 1.0),
-        "one-hot heads": (one_hot(0, 1), 0.25),
+    prompts, drawn = scale.pick(smoke=2_000, quick=20_000, paper=200_000), instance(SMALL, 0)
+    labels, noise = normal(1, 50, drawn.n), drawn.noise
+
+    def distance(case: tuple[Tensor, float]) -> float:
+        """Of A^T y for arbitrary y from (22), with (20) by least squares on m more rows."""
+        matrix, penalty = case
+        rows = torch.cat([drawn.z.mT, penalty**0.5 * identity(drawn.m)])
+        padded = torch.nn.functional.pad(labels, (0, drawn.m))
+        coefficients = torch.linalg.lstsq(rows, padded.mT).solution.mT
+        stated = torch.cat([labels, coefficients @ drawn.all_z[:, drawn.n :]], dim=1)
+        return settings.relative_distance(stated, labels @ matrix)
+
+    ridge = theory.softmax.ridge_matrix(drawn.task.features, drawn.n, noise)
+    learned = {
+        "A of (34)": (drawn.a, noise),
+        "the library's optimum": (drawn.risk.optimum, noise),
+        "the library's ridge regression": (ridge, noise),
     }
+    of_n = {"A of (34), penalty N tau": (drawn.a, drawn.n * SMALL.tau)}
+    starts = {"random start": (fastest_start(), 1.0), "one-hot heads": (one_hot(0, 1), 0.25)}
     after, counts = dict[str, list[Estimate]](), dict[str, tuple[int, float]]()
     for name, (made, share) in starts.items():
         rates = certified(made, share=share)
         steps = steps_21(made, rates)
-        counts[name] = (library_steps(made, rates), steps)
+        asked = {"precision": PRECISION, "failure": FAILURE, "radius": RADIUS, "tau": made.task.tau}
+        library = theory.softmax.iterations(
+            made.constants(), rates.decrease, features=made.z.mT, **asked
+        )
+        counts[name] = (library, steps)
         without_radius = steps + 2 * math.log(RADIUS) / math.log1p(-rates.decrease)
         after[name] = late_shares(made, rates, math.ceil(steps), prompts)
+    far = "relative distance from (22) for arbitrary y"
     beyond = f"share of {prompts} prompts with |lambda| = {RADIUS:g} beyond epsilon"
     late = {f"{name}, after T steps": shares[1] for name, shares in after.items()}
     too_late = {"one-hot heads, after T/5 steps": after["one-hot heads"][0]}
@@ -122,7 +107,7 @@ def inference(scale: Scale) -> Verdict:
     wrong = {"(21) without B^2": abs(counts["one-hot heads"][0] - without_radius)}
     return Verdict(
         [
-            *learned_is_ridge(instance(SMALL, 0)),
+            *checks(far, ROUNDING, learned, unlike=of_n, measure=distance),
             *checks(beyond, at_most(FAILURE, "delta"), late, unlike=too_late),
             *checks("distance of the library's T from (21)", NEXT, off, unlike=wrong),
         ],
@@ -154,15 +139,14 @@ def worst_tail(twos: tuple[float, float]) -> float:
 def bounded_labels(scale: Scale) -> Verdict:
     prompts = scale.pick(smoke=4_000, quick=20_000, paper=50_000)
     drawn = instance(replace(SMALL, shown=100, tokens=110), 0)
-    short = replace(drawn, task=replace(drawn.task, features=1e-3 * drawn.task.features))
-    n, tau, delta = drawn.task.shown, drawn.task.tau, 0.05
+    short = Instance(replace(drawn.task, features=1e-3 * drawn.task.features), drawn.model)
+    n, tau, delta = drawn.n, drawn.task.tau, 0.05
 
     def labels(made: Instance) -> tuple[Tensor, Tensor]:
         """y of (1), with the noise on the features, and Z^T lambda, for the worst |lambda| = B."""
-        is_ = Notation(made)
-        worst = RADIUS * torch.linalg.svd(is_.z).U[:, 0]
-        noise = tau**0.5 * normal(1, prompts, is_.m, n)
-        return torch.einsum("i,pij->pj", worst, is_.z + noise), worst @ is_.z
+        worst = RADIUS * torch.linalg.svd(made.z).U[:, 0]
+        noise = tau**0.5 * normal(1, prompts, made.m, n)
+        return torch.einsum("i,pij->pj", worst, made.z + noise), worst @ made.z
 
     def z_score(freedom: int) -> float:
         """Of the share of prompts farther off than half the deviation of (68)."""
