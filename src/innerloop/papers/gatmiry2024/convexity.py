@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import hessian
 
+from innerloop.papers import Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
 from innerloop.papers.gatmiry2024.settings import looped_loss, white, word_loss
 from innerloop.papers.quantity import ROUNDING, at_least, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Scale, Verdict
 from innerloop.theory.linear import lower_bound, ray_risk
 from innerloop.theory.wishart import mean_spectrum
 

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, relative, rotated
 from innerloop.papers.gatmiry2024.settings import accuracy, average, between, power, white
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 SPECTRA = ((1.5, 0.4), (20.0, 0.01))
 """Of A; the second one is where lambda_j for lambda_1 matters."""

@@ -14,10 +14,9 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, relative
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
 FACTORS = r"x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) x_1^{(k)}(p)^\top"

@@ -3,11 +3,10 @@
 import numpy as np
 from matplotlib.figure import Figure as Picture
 
+from innerloop.papers import Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import looped_transformer, prompt_trained
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 
 D, LOOPS = 5, 5
 

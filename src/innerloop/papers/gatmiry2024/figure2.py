@@ -5,12 +5,11 @@ from itertools import pairwise
 from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Table, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
 from innerloop.papers.plots import history_table, plot_runs
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import Numbers, Table, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Losses = dict[tuple[int, int], float]
 

@@ -24,12 +24,11 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import LinearAttention
+from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import Row, Trained, looped_transformer
 from innerloop.papers.quantity import at_least, at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 TRAINED_LOOPS, TEST_LOOPS = (2, 5), 18

@@ -5,12 +5,11 @@ from itertools import pairwise
 import torch
 from matplotlib.figure import Figure as Picture
 
+from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
 from innerloop.papers.plots import history_table, plot_runs
 from innerloop.papers.quantity import at_least, at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 FEW, MANY = parts.EXAMPLES
 FREE_LOOPS = 3

@@ -10,11 +10,10 @@ from matplotlib.colors import to_hex
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
+from innerloop.papers import Check, Scale, Table
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import Table
-from innerloop.papers.verdict import Check, Scale
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 LARGE_D, EXAMPLES = 10, (20, 100)

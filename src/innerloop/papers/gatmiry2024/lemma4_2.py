@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, relative
 from innerloop.papers.gatmiry2024.lemma4_1 import OFF_RAY
 from innerloop.papers.gatmiry2024.settings import ROTATED, accuracy, average, between
 from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Setting = tuple[list[Fraction], int, int]
 """The spectrum of a covariance, a prompt length, and L."""

@@ -9,11 +9,10 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
+from innerloop.papers import Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, generator, identity, relative
 from innerloop.papers.gatmiry2024.settings import DESCENT, ROTATED, transformer_loss, white
 from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Scale, Verdict
 from innerloop.theory import flow, linear
 
 BEST_STEP = {20: 0.6281, 100: 0.8945}

@@ -20,11 +20,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from innerloop.papers import Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, rotated, symmetric
 from innerloop.papers.gatmiry2024.settings import DESCENT, looped_loss, white, word_loss
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Scale, Verdict
 from innerloop.tasks import LinearRegression
 from innerloop.theory.flow import descend
 from innerloop.theory.linear import looped_optimum

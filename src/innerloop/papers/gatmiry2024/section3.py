@@ -12,11 +12,10 @@ from torch.autograd.functional import hessian, jacobian
 
 from innerloop.algorithms import GradientDescent
 from innerloop.models import GATMIRY
+from innerloop.papers import Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import generator, identity, normal, relative
 from innerloop.papers.gatmiry2024.settings import paper_weights
 from innerloop.papers.quantity import ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 SEEDS = range(5)

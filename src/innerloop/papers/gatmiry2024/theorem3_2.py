@@ -16,12 +16,11 @@ from scipy.linalg import sqrtm
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, rotated
 from innerloop.papers.gatmiry2024 import settings
 from innerloop.papers.gatmiry2024.settings import accuracy, least_loss, power
 from innerloop.papers.quantity import INEQUALITY, Tolerance, at_least, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 SIGMA = rotated([1.0, 0.3], seed=0)

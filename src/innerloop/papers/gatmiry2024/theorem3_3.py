@@ -14,11 +14,10 @@ import math
 import torch
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024 import settings
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 PRINTED_TIME = (
     r"t \ge \left(\frac{1}{\xi}\right)^{\frac{L-1}{L}} \left(\frac{16L}{L-1}\right)"

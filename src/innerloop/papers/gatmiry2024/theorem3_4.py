@@ -24,11 +24,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import identity, normal
 from innerloop.papers.gatmiry2024.settings import accuracy, least_loss, white, word_loss
 from innerloop.papers.quantity import FROM_BELOW, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 CONSTANT = r"4 L^2 d^{-\frac{L-1}{L}} \left(\frac{1 - \rho}{1 + \rho}\right)^2"
 ROOM = (

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import identity, normal, relative, rotated
 from innerloop.papers.gatmiry2024 import settings
 from innerloop.papers.gatmiry2024.settings import accuracy, between, power, sheared, word_loss
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 LOOPS, D, LONG = 2, 2, 10**20

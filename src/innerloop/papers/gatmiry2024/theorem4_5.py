@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, random_rotation, rotated
 from innerloop.papers.gatmiry2024.settings import accuracy, between, power, prediction_error
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 LOOPS, ZETA = 2, 0.3
 LONG, SHORT = 10**30, 20

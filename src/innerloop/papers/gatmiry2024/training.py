@@ -26,8 +26,8 @@ from torch.autograd.functional import hessian
 from innerloop import theory, training
 from innerloop.analysis import distance_to_identity
 from innerloop.models import GradientDescentWeights, LinearAttention, ShiftedGradientDescentWeights
+from innerloop.papers import Scale
 from innerloop.papers.common import DTYPE, generator, identity, normal, symmetric
-from innerloop.papers.verdict import Scale
 from innerloop.tasks import LinearRegression
 
 INITIAL_STD = 0.05
