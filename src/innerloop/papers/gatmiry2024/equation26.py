@@ -116,10 +116,9 @@ def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) ->
     formula=r"\begin{aligned} & \mathbb{E}_X\left[(I - \Sigma A)^i \Sigma (I - \Sigma "
     r"A)^{2L-1-i}\right] = \sum_{\ell_1 \le i,\, \ell_2 \le 2L-1-i} \binom{2L-1-i}{\ell_1} "
     r"\binom{i}{\ell_2} (-1)^{\ell_1 + \ell_2} \mathbb{E}\left[A^{-1/2} \tilde\Sigma^{\ell_1 + 1} "
-    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & "
-    r"(\lambda_j - 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le "
-    r"(\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = "
-    r"A^{1/2} \Sigma A^{1/2} \end{aligned}",
+    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & (\lambda_j "
+    r"- 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le (\lambda_j - 1)^{2L-1} + "
+    r"\delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = A^{1/2} \Sigma A^{1/2} \end{aligned}",
 )
 def gradient_terms(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3), paper=(1, 2, 3, 4))
@@ -155,9 +154,8 @@ def gradient_terms(scale: Scale) -> Verdict:
             "wherever we looked. Only squares are used later: nothing follows from the sign.",
             Kind.STATEMENT,
             f"L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are {first:.4f} and "
-            f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, "
-            f"L = 3, n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f} where {allowed:.2f} is "
-            "allowed.",
+            f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, L = "
+            f"3, n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f} where {allowed:.2f} is allowed.",
         ),
         settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
     )
