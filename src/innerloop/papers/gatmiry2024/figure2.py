@@ -5,35 +5,20 @@ from itertools import pairwise
 from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
-from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Table, Tables, Verdict, figure
+from innerloop.papers import Correction, Kind, Numbers, Scale, Table, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
 from innerloop.papers.plots import history_table, plot_runs
 from innerloop.papers.quantity import at_most, checks
 
-Losses = dict[tuple[int, int], float]
 
-
-def worst(table: Table, column: str) -> Losses:
+def worst(table: Table, column: str) -> dict[tuple[int, int], float]:
     """The largest loss of all starts, by n and loops."""
-    found: Losses = {}
+    found: dict[tuple[int, int], float] = {}
     for row in parts.as_rows(table):
         key = row["n"], row["loops"]
         found[key] = max(row[column], found.get(key, 0.0))
     return found
-
-
-def more_loops_are_lower(looped: Losses, exact: dict) -> list[Check]:
-    """The control is a step too long for so many loops: the best one of a single loop."""
-    few, counts = parts.EXAMPLES[0], sorted({loops for _, loops in looped})
-    five, ten = (exact[few, 1][f"{k} loops of the best step"] for k in (5, 10))
-    pairs = [(n, fewer, more) for n in parts.EXAMPLES for fewer, more in pairwise(counts)]
-    return checks(
-        "ratio of the loss of more loops to that of fewer",
-        at_most(1.0, "lower means a ratio below 1"),
-        {"trained, largest": max(looped[n, more] / looped[n, fewer] for n, fewer, more in pairs)},
-        unlike={f"10 and 5 loops of the step that is best for one, n = {few}": ten / five},
-    )
 
 
 def judge(tables: Tables) -> Verdict:
@@ -57,7 +42,15 @@ def judge(tables: Tables) -> Verdict:
         {"L layers, largest": max(abs(layers[key] / best[key] - 1) for key in best)},
         unlike={"L loops, smallest": min(looped[key] / best[key] - 1 for key in best)},
     )
-    lower = more_loops_are_lower(looped, exact)
+    few, counts = parts.EXAMPLES[0], sorted({loops for _, loops in looped})
+    pairs = [(n, fewer, more) for n in parts.EXAMPLES for fewer, more in pairwise(counts)]
+    five, ten = (exact[few, 1][f"{k} loops of the best step"] for k in (5, 10))
+    lower = checks(
+        "ratio of the loss of more loops to that of fewer",
+        at_most(1.0, "lower means a ratio below 1"),
+        {"trained, largest": max(looped[n, more] / looped[n, fewer] for n, fewer, more in pairs)},
+        unlike={f"10 and 5 loops of the step that is best for one, n = {few}": ten / five},
+    )
     ends = parts.as_rows(tables["ends"])
     lands = parts.lands_on_the_best_step(ends, tables["exact"], parts.LARGE_D)
     listed = ", ".join(f"{r:.3g} (n = {n}, L = {loops})" for (n, loops), r in ratio.items())
@@ -70,9 +63,9 @@ def judge(tables: Tables) -> Verdict:
             r"\frac{\min_a \mathbf{E}\,\mathrm{tr}\,(I - aW/n)^{2L}}"
             r"{\min_{a_1, \ldots, a_L} \mathbf{E}\,\mathrm{tr}\prod_\ell (I - a_\ell W/n)^2}",
             "More loops do lower the loss. Looping is nearly as good as layers for L = 2 alone, "
-            "and a little longer where n is close to d: L different steps can be the best "
-            "polynomial of degree L (the idea of Chebyshev's iteration), one step repeated cannot. "
-            f"Next to {parts.LARGE_D}, the loss of zero weights, both are small and look similar.",
+            "and a little longer where n is close to d: L steps can be the best polynomial of "
+            "degree L (the idea of Chebyshev's iteration), one step repeated cannot. "
+            f"Next to {parts.LARGE_D}, the loss of zero weights, both look alike.",
             Kind.SENTENCE,
             f"Ratios of the trained losses: {listed}.",
         ),
@@ -141,9 +134,9 @@ def figure2(scale: Scale) -> Numbers:
         },
         f"Training loss (d = {d}), mean and range over {len(seeds)} starts, of one layer looped L "
         "times (left) and of L layers (right); dotted: the exact optima, which training reaches. "
-        "Looped curves jump where a fresh sample begins; iterations after the 60th, which only "
-        f"the slowest need, are not shown. {parts.PROCEDURE} L layers are trained on the exact "
-        f"loss, symmetric up to L = {training.EXACT_LAYERS} and multiples of the identity beyond.",
+        "Looped curves jump where a fresh sample begins; iterations after the 60th are not shown. "
+        f"{parts.PROCEDURE} L layers: on the exact loss, symmetric up to "
+        f"L = {training.EXACT_LAYERS}, multiples of the identity beyond.",
         {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
         [
             f"Chosen by looking: {training.BATCH} Wishart matrices per round; with 5, ten loops at "

@@ -20,8 +20,8 @@ LARGE_D, EXAMPLES = 10, (20, 100)
 PROCEDURE = (
     "The paper names neither the optimizer nor the batch, the steps, the initial scale, the number "
     "of runs, the loops of Figure 1 or n of the others. Here: Gaussian entries of standard "
-    f"deviation {INITIAL_STD:g} at the start; L-BFGS over symmetric A and free u on fresh "
-    "variance-reduced samples until the loss stands still."
+    f"deviation {INITIAL_STD:g}; L-BFGS over symmetric A and free u on fresh variance-reduced "
+    "samples until the loss stands still."
 )
 STEP = at_most(1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within 1e-4")
 
@@ -31,7 +31,7 @@ def seeds(scale: Scale) -> range:
 
 
 def prompt_seeds(scale: Scale) -> range:
-    """Training on prompts is slow, and chaotic: several starts, all of them shown, none judged."""
+    """Training on prompts is slow, and chaotic: shown, not judged."""
     return range(scale.pick(smoke=1, quick=2, paper=5))
 
 
@@ -86,9 +86,8 @@ def exact_row(loops: int, n: int, d: int) -> Row:
 
 def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> list[Check]:
     """A ends at a multiple of the identity, which is the exact best step, and so is its loss."""
-    best = by_setting(exact)
+    best, stretched = by_setting(exact), identity(d)
     pairs = [(end, best[end["n"], end["loops"]]) for end in ends]
-    stretched = identity(d)
     stretched[0, 0] = 1.1
 
     def off(key: str) -> list[float]:
