@@ -38,26 +38,15 @@ def rank_one(b: float, d: int) -> Tensor:
 def rank_one_loss(b: Tensor, n: int, loops: int, per_example: float, d: float) -> Tensor:
     """L(b) of the module's docstring; `per_example` is (d - 1)/n."""
     chi_squared = mean_spectrum(n, 1, 2 * loops)
-    s = chi_squared.nodes
-    left = 1 - b * s
-    return d - 1 + chi_squared(left ** (2 * loops) + per_example * (1 - left**loops) ** 2 / s)
+    left = 1 - b * chi_squared.nodes
+    last = per_example * (1 - left**loops) ** 2 / chi_squared.nodes
+    return d - 1 + chi_squared(left ** (2 * loops) + last)
 
 
-def rank_one_gap(missing: int) -> float:
-    """Of L(0.8) from two other ways, the factor being (d - missing)/n; relative, the largest."""
-    exact = {(3, 6): looped_loss(rank_one(0.8, 3), white(3, 6), 2)}
-    exact |= {(d, 20): word_loss(white(d, 20), 2)(rank_one(0.8, d)).item() for d in (2, 10)}
-    b, m = torch.tensor(0.8, dtype=DTYPE), missing
-    return max(relative(rank_one_loss(b, n, 2, (d - m) / n, d), v) for (d, n), v in exact.items())
-
-
-def curvature_gap(c: float) -> float:
-    """The largest |L''(1) / k - c| of two loops, with (d - 1)/n = k."""
+def curvature(k: float) -> float:
+    """L''(1) / k of two loops, n = 1e7 and (d - 1)/n = k."""
     n, one = 10**7, torch.ones((), dtype=DTYPE)
-    return max(
-        abs(hessian(lambda b: rank_one_loss(b, n, 2, k, k * n + 1), one).item() / k - c)  # noqa: B023
-        for k in (0.1, 0.5, 2.0)
-    )
+    return hessian(lambda b: rank_one_loss(b, n, 2, k, k * n + 1), one).item() / k
 
 
 def rise(loss: Callable[[Tensor], Tensor], a: Tensor, b: Tensor, *, root: int = 1) -> float:
@@ -79,6 +68,9 @@ def rank_one_rise(d: int, loops: int, *, root: int = 1) -> float:
 )
 def loss_is_not_convex(scale: Scale) -> Verdict:
     sheared = {L: rise(word_loss(white(2, 20), L), SHEAR, SHEAR.mT) for L in (1, 2)}
+    exact = {(3, 6): looped_loss(rank_one(0.8, 3), white(3, 6), 2)}
+    exact |= {(d, 20): word_loss(white(d, 20), 2)(rank_one(0.8, d)).item() for d in (2, 10)}
+    b, curvatures = torch.tensor(0.8, dtype=DTYPE), [curvature(k) for k in (0.1, 0.5, 2.0)]
     return Verdict(
         checks(
             "relative rise of the loss at a midpoint",
@@ -96,14 +88,19 @@ def loss_is_not_convex(scale: Scale) -> Verdict:
         + checks(
             "ours: relative difference of L(0.8) from two other ways, the last term's factor being",
             ROUNDING,
-            {"(d - 1)/n": rank_one_gap(1)},
-            unlike={"d/n": rank_one_gap(0)},
+            {"(d - 1)/n": 1},
+            unlike={"d/n": 0},
+            measure=lambda less: max(
+                relative(rank_one_loss(b, n, 2, (d - less) / n, d), v)
+                for (d, n), v in exact.items()
+            ),
         )
         + checks(
             "ours: largest |L''(1) / k - c|, L = 2, n = 1e7, k = 0.1 to 2",
             at_most(1e-4, "the next term is of order 1/(k n)"),
-            {"c = -4": curvature_gap(-4.0)},
-            unlike={"c = -3.99": curvature_gap(-3.99)},
+            {"c = -4": -4.0},
+            unlike={"c = -3.99": -3.99},
+            measure=lambda c: max(abs(value - c) for value in curvatures),
         ),
         settings={"Sigma*": "I", "L(b)": "the loss at b e e^T, |e| = 1", "k": "(d - 1)/n"},
         remarks=[
@@ -169,7 +166,7 @@ def loss_is_convex_on_the_ray(scale: Scale) -> Verdict:
         ),
         settings={"Sigma*": "I", "d": 3, "n": "2, 20", "L": "1, 2, 3", "pairs": count},
         remarks=[
-            "With the 2L-th root its power is convex. The gradient flow from A = 0 stays on the "
-            "ray, where convexity makes it converge; gradient dominance gives the rate."
+            "With the 2L-th root its power is convex: the flow from A = 0, which stays on the ray, "
+            "converges; gradient dominance gives the rate."
         ],
     )

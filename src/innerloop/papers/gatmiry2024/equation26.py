@@ -1,7 +1,6 @@
 """The terms of the gradient: Eq. 25 and 26 of Gatmiry et al. (2024) and what is made of them.
 
-They stand between Lemmas A.9 and A.10; the lemma that they prove is missing in the paper.
-Sigma* = I and A = sum_j lambda_j u_j u_j^T is positive definite.
+They stand between Lemmas A.9 and A.10. Sigma* = I, and A = sum_j lambda_j u_j u_j^T is positive.
 """
 
 from collections.abc import Callable
@@ -24,13 +23,11 @@ SPECTRA = ((1.5, 0.4), (20.0, 0.01))
 
 
 @cache
-def sandwiched_eigenvalues(
-    spectrum: tuple[float, ...], n: int, loops: int, i: int
-) -> tuple[float, ...]:
+def sandwiched_eigenvalues(spectrum: tuple[float, ...], n: int, loops: int, i: int) -> list[float]:
     """gamma_j of E[(I - S A)^i S (I - S A)^{2L-1-i}], by the expansion in words.
 
-    With A = diag(spectrum) the expectation is diagonal, because flipping the sign of a coordinate
-    of every x leaves their distribution alone. Entry j is the trace of e_j e_j^T times it.
+    It is diagonal with A = diag(spectrum): flipping the sign of a coordinate of every x leaves
+    their distribution alone. Entry j is the trace of e_j e_j^T times it.
     """
     a, unit = (theory.wishart.MatrixPolynomial.letter(number) for number in (0, 1))
     s = theory.wishart.MatrixPolynomial.wishart().scaled(Fraction(1, n))
@@ -40,9 +37,8 @@ def sandwiched_eigenvalues(
         term = term @ (s if position == i else factor)
     trace = theory.wishart.expected_trace(term, n, symmetric=[0, 1])
     diagonal = torch.diag(torch.tensor(spectrum, dtype=DTYPE))
-    units = identity(len(spectrum))
-    letters = torch.stack([torch.stack([diagonal, torch.outer(e, e)]) for e in units])
-    return tuple(trace(letters).tolist())
+    units = [torch.outer(e, e) for e in identity(len(spectrum))]
+    return trace(torch.stack([torch.stack([diagonal, unit]) for unit in units])).tolist()
 
 
 def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tensor], Tensor]:
@@ -92,11 +88,8 @@ def expansions() -> list[Check]:
 
 
 def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) -> float:
-    """Of the bound around (sign (lambda_j - 1))^{2L-1}: how much of the allowed room is used.
-
-    The upper bound is printed with lambda_j, the lower one with lambda_1; `largest` has lambda_1 in
-    both.
-    """
+    """Of the room around (sign (lambda_j - 1))^{2L-1}, printed with lambda_j above and lambda_1
+    below; `largest` has lambda_1 in both."""
     worst = 0.0
     for loops, spectrum in product(depths, SPECTRA):
         odd, delta = 2 * loops - 1, accuracy(loops, n, len(spectrum)) ** (2 * loops)
@@ -148,14 +141,14 @@ def gradient_terms(scale: Scale) -> Verdict:
             r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
             r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
             r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power. The room above is "
-            "printed with lambda_j, but the cycles that pass by A^-1 sum over all eigenvalues. In "
-            "(26) the binomial coefficients have each other's upper number. As corrected it holds "
-            "wherever we looked. Only squares are used later: nothing follows from the sign.",
+            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power; only squares are "
+            "used later. The room above is printed with lambda_j, but the cycles that pass by A^-1 "
+            "sum over all eigenvalues. In (26) the binomial coefficients have each other's upper "
+            "number. As corrected it holds wherever we looked.",
             Kind.STATEMENT,
             f"L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are {first:.4f} and "
-            f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, L = "
-            f"3, n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f} where {allowed:.2f} is allowed.",
+            f"{second:.4f}, the printed powers 0.1250 and -0.2160. With the sign mended, L = 3, "
+            f"n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f}, and {allowed:.2f} is allowed.",
         ),
         settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
     )

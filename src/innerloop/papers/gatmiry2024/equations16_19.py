@@ -24,7 +24,6 @@ TERM = r"\mathbb{E}\left[" + FACTORS + r"\right] = "
 
 
 def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
-    """All ways to join the numbers two by two."""
     if not numbers:
         yield ()
         return
@@ -41,21 +40,18 @@ def by_power(most: int) -> dict[int, list[Pairing]]:
 
 def edges(p: Pairing, *, meeting: bool) -> list[tuple[int, int]]:
     """Of G_p, or of G'_p, between numbered nodes."""
-    positions = 2 * len(p)
-    return [((a + meeting) % positions // 2, (b + meeting) % positions // 2) for a, b in p]
+    return [((a + meeting) % (2 * len(p)) // 2, (b + meeting) % (2 * len(p)) // 2) for a, b in p]
 
 
 def cycles(p: Pairing, *, meeting: bool) -> int:
     """C(G_p), or C(G'_p): the number of components, since every node has degree two."""
     component = list(range(len(p)))
     for a, b in edges(p, meeting=meeting):
-        i, j = component[a], component[b]
-        component = [i if c == j else c for c in component]
+        component = [component[a] if c == component[b] else c for c in component]
     return len(set(component))
 
 
 def self_loops(p: Pairing) -> int:
-    """Of G_p."""
     return sum(a == b for a, b in edges(p, meeting=False))
 
 
@@ -104,9 +100,9 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
     every = by_power(most)
     flat = [p for group in every.values() for p in group]
+    stated = {p: d ** cycles(p, meeting=True) for p in flat}
     terms = {p: unrolled(p, d) for p in flat if len(p) <= 3}
     traces = {p: term.trace().item() for p, term in terms.items()}
-    stated = {p: d ** cycles(p, meeting=True) for p in flat}
 
     def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
@@ -117,11 +113,12 @@ def sum_over_pairings(scale: Scale) -> Verdict:
 
     def total(base: int, values: dict[Pairing, float], most: int) -> float:
         """Largest distance of the sum over pairings, times d, from the exact moment."""
-        sums = {
-            k: sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
-            for k in range(1, most + 1)
-        }
-        return max(relative(v, theory.wishart.trace_moment(k, n, d)) for k, v in sums.items())
+
+        def summed(k: int) -> float:
+            return sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
+
+        powers = range(1, most + 1)
+        return max(relative(summed(k), theory.wishart.trace_moment(k, n, d)) for k in powers)
 
     printed, corrected = checks(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
@@ -146,8 +143,8 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             TERM + r"n^{C(\mathcal{G}'_p)} I",
             TERM + r"d^{C(\mathcal{G}'_p) - 1} I",
             "The indices of (18) run over the d coordinates, not the n examples, and the cycle "
-            "through the first and the last makes the identity. The next display, which combines "
-            "(16) and (19), has the right power; its sum over P(k) is over P(2k).",
+            "through the first and the last makes the identity. The next display has the right "
+            "power; its sum over P(k) is over P(2k).",
             Kind.MISPRINT,
             "k = 1: E[x x^T] = I, where (19) has n I.",
         ),
@@ -156,7 +153,6 @@ def sum_over_pairings(scale: Scale) -> Verdict:
 
 
 def double_factorial(m: int) -> int:
-    """(2m)!! = 2 4 6 ... 2m."""
     return 2**m * factorial(m)
 
 

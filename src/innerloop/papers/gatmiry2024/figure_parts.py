@@ -41,9 +41,23 @@ def settings(scale: Scale) -> list[tuple[int, int]]:
     return list(product(EXAMPLES, loops))
 
 
-def loop_colour(loops: int) -> str:
-    """Darker for fewer loops; the same in all figures."""
-    return to_hex(colormaps["viridis"](log(loops) / log(14)))
+def draw_trainings(tables: Tables, size: tuple[float, float], *columns: tuple) -> tuple:
+    """A row of panels for each n, a line for each number of loops, dotted its exact limit.
+
+    A column is a kind of training, what is drawn of it, its limit in "exact" and its title.
+    """
+    picture = Picture(figsize=size)
+    panels = picture.subplots(2, len(columns))
+    for row, n in zip(panels, EXAMPLES, strict=True):
+        for axes, (kind, key, limit, title) in zip(row, columns, strict=True):
+            for best in as_rows(tables["exact"], n=n):
+                loops = best["loops"]
+                colour = to_hex(colormaps["viridis"](log(loops) / log(14)))  # darker for fewer
+                axes.axhline(best[limit], color=colour, linestyle=":", linewidth=1)
+                name = f"{kind} n={n} L={loops}"
+                plot_runs(axes, tables["training"], name, key, colour, f"$L = {loops}$")
+            axes.set_title(title if "n =" in title else f"$n = {n}$: {title}")
+    return picture, panels
 
 
 def as_table(rows: Iterable[Row]) -> Table:

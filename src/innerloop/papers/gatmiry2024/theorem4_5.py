@@ -26,11 +26,10 @@ BOUND = (
 
 @dataclass(frozen=True)
 class Instance:
-    """One prompt: the whitened covariance of its examples, its w and its query."""
+    """One prompt: Sigma*, Sigma*^-1/2 Sigma_out Sigma*^-1/2, w and the query."""
 
     sigma: Tensor
     relative: Tensor
-    """Sigma*^-1/2 Sigma_out Sigma*^-1/2; the condition bounds its eigenvalues."""
     w: Tensor
     query: Tensor
 
@@ -49,20 +48,17 @@ class Instance:
 
 
 def counterexample(extreme: float) -> Instance:
-    """Sigma* = diag(4, 0.04), w along the long axis, the query along the short one.
-
-    The eigenvalues of the relative covariance are 1 and the extreme one, in rotated axes.
-    """
+    """w along the long axis, the query along the short one; the relative covariance is rotated."""
     sigma = torch.diag(torch.tensor([4.0, 0.04], dtype=DTYPE))
     return Instance(sigma, rotated([1.0, extreme], seed=0), *identity(2).unbind())
 
 
 def random_instance(seed: int, least: float, largest: float) -> Instance:
-    """d = 3; w and the query are extreme for the error, or anything."""
+    """d = 3; in every other prompt w and the query are extreme for the error."""
     sigma = rotated([2.0, 0.7, 0.1], seed)
     relative = rotated([least, (least + largest) / 2, largest], seed + 1)
     w, query = normal(seed, 3), normal(seed + 50, 3)
-    if seed % 2 == 0:  # along the eigenvector whose factor is the largest
+    if seed % 2 == 0:
         axis = random_rotation(3, seed + 1)[0 if abs(1 - least) >= abs(1 - largest) else -1]
         w, query = power(sigma, -0.5) @ axis, power(sigma, 0.5) @ axis
     return Instance(sigma, relative, w, query)
@@ -135,10 +131,9 @@ def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
             r"\|w^{out,*}\|_{\Sigma^*}^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; "
             r"(\cdots) = \max_x |1 - a^* x|^{2L} \end{aligned}",
             "The norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) times "
-            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, close to "
-            "the inverse of Sigma*, by Sigma*. The second form, x in the range of the eigenvalues "
-            "of Sigma_out/Sigma*, holds for every n, without delta, and is attained. In Sigma_out "
-            f"the factor 1/n is missing. {note}",
+            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof puts Sigma* for A, "
+            "close to its inverse. The second form, x in the range of the eigenvalues of "
+            f"Sigma_out/Sigma*, is attained. In Sigma_out the factor 1/n is missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
             f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
