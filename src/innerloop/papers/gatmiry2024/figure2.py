@@ -1,6 +1,6 @@
 """Figure 2 of Gatmiry et al. (2024): the loss during training, looped and with L layers."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 from matplotlib.figure import Figure as Picture
 
@@ -8,7 +8,7 @@ from innerloop import theory
 from innerloop.papers import Correction, Kind, Numbers, Scale, Table, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
-from innerloop.papers.plots import history_table, plot_runs
+from innerloop.papers.plots import history_table
 from innerloop.papers.quantity import at_most, checks
 
 
@@ -73,23 +73,15 @@ def judge(tables: Tables) -> Verdict:
 
 
 def draw(tables: Tables) -> Picture:
-    table, exact = tables["training"], tables["exact"]
-    picture = Picture(figsize=(11, 6.2))
-    panels = picture.subplots(2, 2, sharey="row")
-    for row, n in zip(panels, parts.EXAMPLES, strict=True):
-        for best in parts.as_rows(exact, n=n):
-            loops = best["loops"]
-            name, colour, label = f"n={n} L={loops}", parts.loop_colour(loops), f"$L = {loops}$"
-            kinds = ("looped", "layers" if loops > 1 else "looped")  # one layer is one loop
-            for axes, kind, key in zip(row, kinds, ("loss", "loss of L layers"), strict=True):
-                plot_runs(axes, table, f"{kind} {name}", "loss", colour, label)
-                axes.axhline(best[key], color=colour, linestyle=":", linewidth=1)
-        row[0].set(title=f"one layer, looped, $n = {n}$", yscale="log", ylabel="loss")
-        row[1].set(title=f"$L$ layers, $n = {n}$", yscale="log")
-        for axes in row:
-            axes.set(xlabel="L-BFGS iteration", xlim=(0, 60))
-        row[1].legend(fontsize=8, loc="upper right")
-    panels[0][0].legend(fontsize=8, loc="upper right", title="dotted: exact optimum")
+    columns = {"one layer, looped": "loss", "$L$ layers": "loss of L layers"}
+    kinds = zip(("looped", "layers"), ("loss", "loss"), columns.values(), strict=True)
+    picture = parts.drawn(tables, (11, 6.2), *kinds)
+    panels = zip(picture.axes, product(parts.EXAMPLES, columns), strict=True)
+    for axes, (n, title) in panels:
+        axes.set(title=f"{title}, $n = {n}$", yscale="log", xlabel="L-BFGS iteration", xlim=(0, 60))
+    for left, right in zip(picture.axes[::2], picture.axes[1::2], strict=True):
+        right.sharey(left)
+        left.set_ylabel("loss")
     return picture
 
 
@@ -118,12 +110,12 @@ def figure2(scale: Scale) -> Numbers:
         runs = [training.looped_transformer(d, n, loops, seed) for seed in seeds]
         ends += [run.row("looped") for run in runs]
         histories[f"looped n={n} L={loops}"] = [(run.seed, run.history) for run in runs]
+        untied = [(run.seed, run.history) for run in runs]  # one layer is one loop
         if loops > 1:
             untied = [(s, training.untied_transformer(d, n, loops, s)) for s in seeds]
-            histories[f"layers n={n} L={loops}"] = untied
-            layers += [
-                {"n": n, "loops": loops, "seed": s, "loss": h["loss"][-1]} for s, h in untied
-            ]
+            own = {"n": n, "loops": loops}
+            layers += [{**own, "seed": s, "loss": h["loss"][-1]} for s, h in untied]
+        histories[f"layers n={n} L={loops}"] = untied
     every = history_table(histories)
     return Numbers(
         {

@@ -7,12 +7,14 @@ from math import log
 import torch
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
-from innerloop.papers import Check, Scale, Table
+from innerloop.papers import Check, Scale, Table, Tables
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
+from innerloop.papers.plots import plot_runs
 from innerloop.papers.quantity import at_most, checks
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
@@ -41,23 +43,28 @@ def settings(scale: Scale) -> list[tuple[int, int]]:
     return list(product(EXAMPLES, loops))
 
 
-def draw_trainings(tables: Tables, size: tuple[float, float], *columns: tuple) -> tuple:
-    """A row of panels for each n, a line for each number of loops, dotted its exact limit.
+def drawn(tables: Tables, size: tuple[float, float], *columns: tuple[str, str, str]) -> Picture:
+    """Panels for each n, a line for each number of loops, darker for fewer; dotted its limit.
 
-    A column is a kind of training, what is drawn of it, its limit in "exact" and its title.
+    A column is a kind of training, what is drawn of it, and its limit in the table "exact".
     """
     picture = Picture(figsize=size)
     panels = picture.subplots(2, len(columns))
-    for row, n in zip(panels, EXAMPLES, strict=True):
-        for axes, (kind, key, limit, title) in zip(row, columns, strict=True):
-            for best in as_rows(tables["exact"], n=n):
-                loops = best["loops"]
-                colour = to_hex(colormaps["viridis"](log(loops) / log(14)))  # darker for fewer
-                axes.axhline(best[limit], color=colour, linestyle=":", linewidth=1)
+    wanted = zip(panels.flat, product(EXAMPLES, columns), strict=True)
+    for axes, (n, (kind, key, limit)) in wanted:
+        for best in as_rows(tables["exact"], n=n):
+            loops = best["loops"]
+            colour, label = to_hex(colormaps["viridis"](log(loops) / log(14))), f"$L = {loops}$"
+            axes.axhline(best[limit], color=colour, linestyle=":", linewidth=1)
+            if kind == "flow":
+                points = as_rows(tables["flow"], n=n, loops=loops)
+                x, y = ([point[column] for point in points] for column in ("time", key))
+                axes.plot(x, y, color=colour, label=label)
+            else:
                 name = f"{kind} n={n} L={loops}"
-                plot_runs(axes, tables["training"], name, key, colour, f"$L = {loops}$")
-            axes.set_title(title if "n =" in title else f"$n = {n}$: {title}")
-    return picture, panels
+                plot_runs(axes, tables["training"], name, key, colour, label)
+    panels[0, 1].legend(fontsize=8, title="dotted: exact limit")
+    return picture
 
 
 def as_table(rows: Iterable[Row]) -> Table:
