@@ -73,14 +73,12 @@ def judge(tables: Tables) -> Verdict:
 
 
 def draw(tables: Tables) -> Picture:
-    columns = {"one layer, looped": "loss", "$L$ layers": "loss of L layers"}
-    kinds = zip(("looped", "layers"), ("loss", "loss"), columns.values(), strict=True)
-    picture = parts.drawn(tables, (11, 6.2), *kinds)
-    panels = zip(picture.axes, product(parts.EXAMPLES, columns), strict=True)
-    for axes, (n, title) in panels:
+    columns = ("looped", "loss", "loss"), ("layers", "loss", "loss of L layers")
+    picture = parts.drawn(tables, (11, 6.2), *columns, sharey="row")
+    titles = product(parts.EXAMPLES, ("one layer, looped", "$L$ layers"))
+    for axes, (n, title) in zip(picture.axes, titles, strict=True):
         axes.set(title=f"{title}, $n = {n}$", yscale="log", xlabel="L-BFGS iteration", xlim=(0, 60))
-    for left, right in zip(picture.axes[::2], picture.axes[1::2], strict=True):
-        right.sharey(left)
+    for left in picture.axes[::2]:
         left.set_ylabel("loss")
     return picture
 

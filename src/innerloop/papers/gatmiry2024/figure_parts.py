@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import log
+from typing import Any
 
 import torch
 from matplotlib import colormaps
@@ -43,13 +44,13 @@ def settings(scale: Scale) -> list[tuple[int, int]]:
     return list(product(EXAMPLES, loops))
 
 
-def drawn(tables: Tables, size: tuple[float, float], *columns: tuple[str, str, str]) -> Picture:
+def drawn(tables: Tables, size: tuple, *columns: tuple[str, str, str], **shared: Any) -> Picture:
     """Panels for each n, a line for each number of loops, darker for fewer; dotted its limit.
 
     A column is a kind of training, what is drawn of it, and its limit in the table "exact".
     """
     picture = Picture(figsize=size)
-    panels = picture.subplots(2, len(columns))
+    panels = picture.subplots(2, len(columns), **shared)
     wanted = zip(panels.flat, product(EXAMPLES, columns), strict=True)
     for axes, (n, (kind, key, limit)) in wanted:
         for best in as_rows(tables["exact"], n=n):
