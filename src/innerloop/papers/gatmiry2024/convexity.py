@@ -140,7 +140,8 @@ def root_rise(loss: Callable[..., Tensor], pairs: Tensor) -> float:
 def loss_is_convex_on_the_ray(scale: Scale) -> Verdict:
     count, sizes = scale.pick(smoke=20, quick=200, paper=1000), (0.1, 0.5, 1.0, 3.0)
     noise = [sizes[seed % 4] * normal(seed, 2, 3, 3) for seed in range(count)]
-    pairs, step = identity(3) + torch.stack(noise), torch.tensor(0.6, dtype=DTYPE)
+    one, step = identity(3), torch.tensor(0.6, dtype=DTYPE)
+    pairs = one + torch.stack(noise)
     return Verdict(
         checks(
             "largest relative rise at a midpoint of the 2L-th root",
@@ -157,12 +158,9 @@ def loss_is_convex_on_the_ray(scale: Scale) -> Verdict:
         + checks(
             "relative difference from the loss of the forward pass at A = 0.6 I, n = 20, L = 2",
             ROUNDING,
-            {
-                "E tr (I - A S)^2L": trace_formula(step * identity(3), 20, 2),
-                "ray_risk": ray_loss(step, 20, 2),
-            },
+            {"Lemma 4.1": trace_formula(step * one, 20, 2), "ray_risk": ray_loss(step, 20, 2)},
             unlike={"ray_risk, n + 1 for n": ray_loss(step, 21, 2)},
-            measure=partial(relative, exact=looped_loss(step * identity(3), white(3, 20), 2)),
+            measure=partial(relative, exact=looped_loss(step * one, white(3, 20), 2)),
         ),
         settings={"Sigma*": "I", "d": 3, "n": "2, 20", "L": "1, 2, 3", "pairs": count},
         remarks=[

@@ -124,11 +124,7 @@ def gradient_terms(scale: Scale) -> Verdict:
             "as printed, n = 1e10": largest_use(depths, long, sign=+1, largest=False),
             f"(1 - lambda_j), room of lambda_1, n = {shortest}": corrected,
         },
-        unlike={
-            "(1 - lambda_j), printed room, n = 1e4": largest_use(
-                depths, 10**4, sign=-1, largest=False
-            )
-        },
+        unlike={"printed room, n = 1e4": largest_use(depths, 10**4, sign=-1, largest=False)},
     )
     first, second = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
     large = sandwiched_eigenvalues((20.0, 0.01), 10**4, 3, 4)[1]

@@ -78,10 +78,8 @@ def judge(tables: Tables) -> Verdict:
     ends = parts.as_rows(tables["ends"], training="symmetric")
     arrival = {(row["n"], row["loops"]): row["time"] for row in parts.as_rows(tables["flow"])}
     counts = sorted({loops for _, loops in exact})
-    slower = {
-        n: [arrival[n, more] / arrival[n, fewer] for fewer, more in pairwise(counts)]
-        for n in parts.EXAMPLES
-    }
+    pairs = list(pairwise(counts))
+    slower = {n: [arrival[n, b] / arrival[n, a] for a, b in pairs] for n in parts.EXAMPLES}
     far = max(end["distance"] for end in ends if end["loops"] > 1) / parts.LARGE_D**0.5
     limit = checks(
         "|A - I|_F / |I|_F at the end",
@@ -93,10 +91,7 @@ def judge(tables: Tables) -> Verdict:
         "smallest factor by which more loops slow the exact gradient flow",
         at_least(1.0, "slower means a factor above 1; the time to come within 1% of a*"),
         {f"n = {n}": min(slower[n]) for n in parts.EXAMPLES},
-        unlike={
-            f"n = {FEW}, fewer loops against more": 1 / max(slower[FEW]),
-            f"n = {FEW}": min(slower[FEW]),
-        },
+        unlike={f"n = {FEW}, fewer loops": 1 / max(slower[FEW]), f"n = {FEW}": min(slower[FEW])},
     )
     stays, converges = one_loop(ends, exact)
     lands = parts.lands_on_the_best_step(ends, tables["exact"], parts.LARGE_D)

@@ -3,7 +3,7 @@
 The truth is the forward pass itself, averaged exactly, and the expansion in words beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -36,9 +36,7 @@ def unrolled(a: Tensor, u: Tensor, s: Tensor, start: Tensor) -> tuple[Tensor, Te
     return left, shift
 
 
-def stated_labels(
-    a: Tensor, u: Tensor, prompt: Prompt, w: Tensor, sign: int
-) -> tuple[Tensor, Tensor]:
+def stated_labels(a: Tensor, u: Tensor, prompt: Prompt, w: Tensor, sign: int) -> Sequence[Tensor]:
     """y^(t) of Eq. 12 and y_q^(t) of Eq. 13, u with this sign in (12) and the opposite in (13)."""
     left, shift = unrolled(a, u, prompt.x.mT @ prompt.x / prompt.n, w.unsqueeze(1))
     row = (left + sign * shift).squeeze(1)

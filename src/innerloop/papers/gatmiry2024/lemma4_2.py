@@ -43,14 +43,11 @@ def long_enough(scale: Scale) -> list[Setting]:
     """n = 16 L^2 d^2 is the shortest prompt that Lemma A.2 admits for k = 2L."""
     dimensions = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 5), paper=(1, 2, 3, 5, 10))
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 4), paper=(1, 2, 3, 4, 5))
+    one = Fraction(1)
     return [
         (spectrum, 16 * loops**2 * d**2, loops)
         for d, loops in product(dimensions, depths)
-        for spectrum in (
-            [Fraction(1)] * d,
-            [Fraction(1, i + 1) for i in range(d)],
-            [Fraction(3)] * d,
-        )
+        for spectrum in ([one] * d, [one / i for i in range(1, d + 1)], [3 * one] * d)
     ]
 
 

@@ -27,11 +27,12 @@ from innerloop.tasks import LinearRegression
 from innerloop.theory.flow import descend
 from innerloop.theory.linear import looped_optimum
 
+Subset = Callable[[Tensor], Tensor]
+"""What makes a matrix one of those that are considered, such as the symmetric ones."""
 
-def descended(
-    task: LinearRegression, loops: int, start: Tensor, among: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Where descent on the exact loss ends among these A, such as the symmetric ones."""
+
+def descended(task: LinearRegression, loops: int, start: Tensor, among: Subset) -> Tensor:
+    """Where descent on the exact loss ends."""
     loss, best = word_loss(task, loops), looped_optimum(loops, task.n, task.d).risk
     _, end = descend(lambda v: loss(among(v.view_as(start))) / best, start.flatten())
     return among(end.view_as(start))
@@ -83,10 +84,7 @@ def minimum_is_on_the_ray(scale: Scale) -> Verdict:
             {"descent over symmetric A": distance},
             unlike={"the best multiple of I": other_distance},
         ),
-        settings={
-            "eigenvalues of Sigma*, n, L": "; ".join(map(str, cases)),
-            "random starts": starts,
-        },
+        settings={"spectrum of Sigma*, n, L": "; ".join(map(str, cases)), "random starts": starts},
         remarks=[
             "Proof: with Sigma* = I, L(A) >= E tr (I - A S)^2L, convex in A and invariant under "
             "rotations, over which averaging A does not raise it; on multiples of I both agree. "
@@ -109,7 +107,7 @@ def relative_change(direction: Tensor, n: int, loops: int = 2) -> float:
     return word_loss(white(d, n), loops)(a).item() / best.risk - 1
 
 
-def lowest_change(n: int, starts: int, among: Callable[[Tensor], Tensor]) -> float:
+def lowest_change(n: int, starts: int, among: Subset) -> float:
     """Of the forward pass's loss, where descent from near the best multiple of I ends; d = 2."""
     task, best = white(2, n), looped_optimum(2, n, 2)
     points = [best.steps[0] * identity(2) + 0.1 * normal(seed, 2, 2) for seed in range(starts)]
@@ -138,6 +136,7 @@ def asymmetric_is_lower(scale: Scale) -> Verdict:
     sizes = scale.pick(smoke=(2,), quick=(2, 4), paper=(2, 4, 6))
     # The shortest prompt that Theorem 3.2 admits, 8 L d^2 / sqrt(n) = 2^-2L, and as long again.
     admitted = 2 * (8 * 2 * 2**2 * 4**2) ** 2
+    gains = {d: extrapolated(d) for d in sizes}
     skew, mirror = quarter_turns(2), identity(2).flip(0)
     lower = at_most(-1e-3, "lower, and by more than the 1e-4 to which a loss of 1e-11 is known")
     most = scale.pick(smoke=3, quick=4, paper=5)
@@ -161,9 +160,7 @@ def asymmetric_is_lower(scale: Scale) -> Verdict:
                 at_most(1e-3, "what is left after extrapolation is of order 1/n^2"),
                 {"1/(2d^2 + 5d + 5)": 5},
                 unlike={"1/(2d^2 + 5d + 4)": 4},
-                measure=lambda c: max(
-                    abs(extrapolated(d) * (2 * d**2 + 5 * d + c) - 1) for d in sizes
-                ),
+                measure=lambda c: max(abs(gains[d] * (2 * d**2 + 5 * d + c) - 1) for d in sizes),
             ),
         ],
         settings={"Sigma*": "I", "loops": 2, "descent": f"d = 2, n = {n}, {starts} starts"},

@@ -7,6 +7,7 @@ without error; the expansion in words, `theory.linear.tied_risk`, is a second an
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -22,9 +23,7 @@ from innerloop.tasks import LinearRegression
 
 ROTATED = LinearRegression.with_inverse_prior(rotated([1.2, 0.5, 0.3], seed=0), 6)
 """A task without symmetries: d = 3, three variances, rotated axes."""
-DESCENT = at_most(
-    1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
-)
+DESCENT = at_most(1e-8, "descent ends at a gradient of 1e-11, and the loss is quadratic there")
 
 
 def aligned(*lines: str) -> str:
@@ -127,6 +126,5 @@ def word_loss(task: LinearRegression, loops: int, u: Tensor | None = None) -> Ca
 
     theory's preconditioner multiplies the gradient, as A^T does in the paper (Proposition 3.1).
     """
-    return lambda a: theory.linear.tied_risk(
-        a.mT, task.covariance, task.n, task.prior, loops=loops, shift=u
-    )
+    risk = partial(theory.linear.tied_risk, loops=loops, shift=u)
+    return lambda a: risk(a.mT, task.covariance, task.n, task.prior)

@@ -103,9 +103,7 @@ def beyond(longer: Sequence[Setting]) -> list[Check]:
     )
 
 
-def characterised(
-    scale: Scale, distance: Callable[[Tensor], float], name: str, tolerance: Tolerance
-) -> Verdict:
+def characterised(scale: Scale, distance: Callable, name: str, tolerance: Tolerance) -> Verdict:
     """The three statements of Theorems 3.2 and A.8 about the minimum."""
     more = [(1, 2), (2, 2), (2, 5), (3, 5)]
     sizes = scale.pick(smoke=[(1, 2), (2, 5)], quick=more, paper=more)

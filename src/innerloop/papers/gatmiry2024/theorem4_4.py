@@ -112,8 +112,7 @@ def closeness(scale: Scale, epsilon: str, level: float, radius: float) -> Verdic
 
     return Verdict(
         checks(
-            "order distance of A = I - t E_12 from A_opt over the printed radius, L = d = 2, "
-            "n = 1e20",
+            "order distance of I - t E_12 from A_opt over the radius, L = d = 2, n = 1e20",
             INEQUALITY,
             {"t = 3": 3.0},
             unlike={"t = 2": 2.0},

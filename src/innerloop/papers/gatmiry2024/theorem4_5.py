@@ -81,9 +81,9 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
         for largest in (2 - ZETA, 1.75)
     )
 
-    def share(instances: list[Instance], *, swapped: bool) -> float:
+    def share(found: list[Instance], *, swapped: bool) -> float:
         return max(
-            i.error(1.0) / (printed_factor(len(i.w)) * i.norms(swapped=swapped)) for i in instances
+            i.error(1.0) / printed_factor(len(i.w)) / i.norms(swapped=swapped) for i in found
         )
 
     # The model takes its step from one function of theory, the bound from another one.
@@ -107,8 +107,7 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
             f"norms exchanged, {far}": share(beyond, swapped=True),
         },
     ) + checks(
-        f"beyond the statement, n = {SHORT}: |largest squared error over max |1 - a x|^2L times "
-        "the exchanged norms - 1|, with",
+        f"beyond, n = {SHORT}: |largest error^2 / (max |1 - a x|^2L times the norms) - 1|, with",
         ROUNDING,
         {"a = a*": 1.0},
         unlike={"a = 0.99 a*": 0.99},
@@ -136,8 +135,8 @@ def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
             f"Sigma_out/Sigma*, is attained. In Sigma_out the factor 1/n is missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
-            f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
-            f"one {corrected:.2f}.",
+            f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, corrected "
+            f"{corrected:.2f}.",
         ),
         settings={"L": LOOPS, "zeta": ZETA, "prompts": count, "d": "3, and 2"},
         remarks=[f"d = 2: r is {room(LONG, 2):.4f} at n = 1e30, {room(10**4, 2):.0f} at n = 1e4."],

@@ -98,9 +98,8 @@ def looped_transformer(d: int, n: int, loops: int, seed: int) -> Trained:
 @cache
 def prompt_trained(d: int, n: int, loops: int, seed: int, scale: Scale) -> Trained:
     """Free A and u, by Adam with clipping, on fresh prompts."""
-    batch, steps, rate = scale.pick(
-        smoke=(50, 100, 0.01), quick=(250, 200, 0.01), paper=(4000, 3000, 0.001)
-    )
+    quick, paper = (250, 200, 0.01), (4000, 3000, 0.001)
+    batch, steps, rate = scale.pick(smoke=(50, 100, 0.01), quick=quick, paper=paper)
     source, task = generator(seed), LinearRegression.isotropic(d, n)
     model = _looped(d, loops, source)
     history = training.train(
