@@ -146,5 +146,4 @@ def gradient_terms(scale: Scale) -> Verdict:
             f"{second:.4f}, the printed powers 0.1250 and -0.2160. With the sign mended, L = 3, "
             f"n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f}, and {allowed:.2f} is allowed.",
         ),
-        settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
     )

@@ -84,7 +84,7 @@ def draw(tables: Tables) -> Picture:
 def figure1(scale: Scale) -> Numbers:
     every_size = (2, 3, 5, 10, 20, 50, 100)
     sizes = scale.pick(smoke=(2, 20), quick=every_size, paper=every_size)
-    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
+    seeds, prompt_seeds = parts.starts(scale)
     prompts = [prompt_trained(D, n, LOOPS, s, scale) for n in sizes for s in prompt_seeds]
     runs = [("symmetric", looped_transformer(D, n, LOOPS, s)) for n in sizes for s in seeds]
     runs += [("prompts", run) for run in prompts]
@@ -102,5 +102,4 @@ def figure1(scale: Scale) -> Numbers:
         f"Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done it: "
         f"{min(off):+.0%} to {max(off):+.0%} from the best step, since rare prompts carry the "
         f"loss. {parts.PROCEDURE}",
-        {"d": D, "loops": LOOPS, "seeds": len(seeds)},
     )

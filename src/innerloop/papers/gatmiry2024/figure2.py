@@ -97,7 +97,7 @@ def exact_row(loops: int, n: int, d: int) -> training.Row:
     shares="looped transformers",
 )
 def figure2(scale: Scale) -> Numbers:
-    d, seeds, settings = parts.LARGE_D, parts.seeds(scale), parts.settings(scale)
+    d, (seeds, _), settings = parts.LARGE_D, parts.starts(scale), parts.settings(scale)
     ends: list[training.Row] = []
     layers: list[training.Row] = []
     histories = {}
@@ -124,7 +124,7 @@ def figure2(scale: Scale) -> Numbers:
         "Looped curves jump where a fresh sample begins; iterations after the 60th are not shown. "
         f"{parts.PROCEDURE} L layers: on the exact loss, symmetric up to "
         f"L = {training.EXACT_LAYERS}, multiples of the identity beyond.",
-        {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
+        {"d": d, "n": parts.EXAMPLES},
         [
             f"Chosen by looking: {training.BATCH} Wishart matrices per round; with 5, ten loops at "
             "n = 100 ended with a part off the ray that added up to 1e-3 of the loss, with 20 2e-4."

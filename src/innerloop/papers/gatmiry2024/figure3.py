@@ -237,5 +237,5 @@ def figure3(scale: Scale) -> Numbers:
         "prompt on which the loop expands. Black dotted: the loops of training. "
         f"{parts.PROCEDURE} The other covariance, not named in the paper, has the variances 0.55, "
         "0.65, ..., 1.45, and w ~ N(0, its inverse).",
-        {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "test prompts": samples},
+        {"d": d, "n": parts.EXAMPLES, "test prompts": samples},
     )

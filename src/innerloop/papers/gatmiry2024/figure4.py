@@ -154,7 +154,7 @@ def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
 )
 def figure4(scale: Scale) -> Numbers:
     d, settings = parts.LARGE_D, parts.settings(scale)
-    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
+    seeds, prompt_seeds = parts.starts(scale)
     runs = [("symmetric", training.looped_transformer(d, *k, s)) for k in settings for s in seeds]
     prompts = [training.prompt_trained(d, *k, s, scale) for k in settings for s in prompt_seeds]
     runs += [("prompts", run) for run in prompts]
@@ -185,5 +185,5 @@ def figure4(scale: Scale) -> Numbers:
         "it; with many loops it ends away from the limit: rare prompts carry the loss, and a "
         "skew-symmetric part of A lowers it. Fourth: gradient flow from A = 0, exact, until 1% "
         f"from the end. {parts.PROCEDURE}",
-        {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
+        {"d": d, "n": parts.EXAMPLES},
     )

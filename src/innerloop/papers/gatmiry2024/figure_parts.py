@@ -29,13 +29,10 @@ PROCEDURE = (
 STEP = at_most(1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within 1e-4")
 
 
-def seeds(scale: Scale) -> range:
-    return range(scale.pick(smoke=2, quick=5, paper=5))
-
-
-def prompt_seeds(scale: Scale) -> range:
-    """Training on prompts is slow, and chaotic: shown, not judged."""
-    return range(scale.pick(smoke=1, quick=2, paper=5))
+def starts(scale: Scale) -> tuple[range, range]:
+    """Seeds of the exact training, and of that on prompts: slow and chaotic, shown, not judged."""
+    few = scale.pick(smoke=1, quick=2, paper=5)
+    return range(scale.pick(smoke=2, quick=5, paper=5)), range(few)
 
 
 def settings(scale: Scale) -> list[tuple[int, int]]:

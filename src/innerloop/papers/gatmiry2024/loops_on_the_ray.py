@@ -16,8 +16,7 @@ from innerloop.papers.gatmiry2024.settings import DESCENT, ROTATED, transformer_
 from innerloop.papers.quantity import ROUNDING, SAMPLING, at_least, checks
 from innerloop.theory import flow, linear
 
-BEST_STEP = {20: 0.6281, 100: 0.8945}
-"""a* of two loops at these n and d = 10."""
+BEST_STEP = {20: 0.6281, 100: 0.8945}  # of two loops at these n, d = 10
 
 
 def where_descent_ends(layers: int, loops: int) -> tuple[float, Tensor]:
@@ -87,8 +86,8 @@ def expanding_share(step: float, n: int, samples: int) -> float:
     source, count = generator(n), 0
     for start in range(0, samples, 200_000):
         batch = min(samples - start, 200_000)
-        eigenvalues = linear.sample_eigenvalues(batch, n, 10, generator=source)
-        count += int((step * eigenvalues[:, -1] > 2).sum())
+        largest = linear.sample_eigenvalues(batch, n, 10, generator=source)[:, -1]
+        count += int((step * largest > 2).sum())
     return count / samples
 
 

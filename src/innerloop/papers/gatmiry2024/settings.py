@@ -111,7 +111,6 @@ def transformer_loss(a: Tensor, task: LinearRegression, u: Tensor | None = None)
 
 
 def looped_loss(a: Float[Tensor, "d d"], task: LinearRegression, loops: int) -> float:
-    """That of the forward pass with one A in every loop."""
     return transformer_loss(a.expand(loops, -1, -1), task)
 
 

@@ -73,7 +73,7 @@ def shift_weight(a: Tensor, n: int) -> float:
 
 
 def off(value: Callable[..., float], at: Sequence[Setting]) -> Callable[..., float]:
-    """The largest relative difference from what is given, over these settings."""
+    """Of a formula: the largest relative difference from it, over these settings."""
     return lambda leading: max(abs(value(*s) / leading(*s) - 1) for s in at)
 
 
@@ -243,5 +243,4 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
             f"{', '.join(map(str, depths))}; at n = 1e8 and L = {depths[-1]} the distance is "
             f"{best_gap(*deepest):.2g}, the theorem's c {radius:.2g}.",
         ),
-        settings={"d": D, "n": f"{SHORT:.0e} and {LONG:.0e}", "L": depths},
     )

@@ -39,7 +39,7 @@ CORRECTION = Correction(
     "suffices up to d = 645). And from A = I - 3 E_12, d = 2, n = 2.7e22, where the loss is below "
     "xi = 1e-7 from the start, the symmetric part of A keeps the eigenvalue -1/2.",
 )
-SETTINGS = {"Sigma*": "I", "n": "the shortest with xi >= 2 (4 delta)^(2L)"}
+SETTINGS = {"n": "the shortest with xi >= 2 (4 delta)^(2L)"}
 
 
 def printed_time(xi: float, loops: int) -> float:

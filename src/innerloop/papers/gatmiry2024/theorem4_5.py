@@ -65,12 +65,11 @@ def random_instance(seed: int, least: float, largest: float) -> Instance:
 
 
 def room(n: int, d: int) -> float:
-    """16 delta d^{1/(2L)}."""
+    """r = 16 delta d^{1/(2L)}."""
     return 16 * accuracy(LOOPS, n, d) * d ** (1 / (2 * LOOPS))
 
 
 def printed_factor(d: int) -> float:
-    """(1 + r)^2 (1 + r - zeta)^{2L}, r = 16 delta d^{1/(2L)}."""
     return (1 + room(LONG, d)) ** 2 * (1 + room(LONG, d) - ZETA) ** (2 * LOOPS)
 
 
