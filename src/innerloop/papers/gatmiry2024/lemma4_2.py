@@ -19,6 +19,7 @@ from innerloop.papers.gatmiry2024.lemma4_1 import OFF_RAY
 from innerloop.papers.gatmiry2024.settings import ROTATED, accuracy, aligned, average, between
 from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, checks
 
+ENOUGH = r"\text{if } n \ge 16 L^2 d^2"
 Setting = tuple[list[Fraction], int, int]
 """The spectrum of a covariance, a prompt length, and L."""
 Allowed = Callable[[int, int, int, int], float]
@@ -146,10 +147,7 @@ def moments_verdict(
         [*right, *not_below(moments)],
         Correction(
             aligned(rf"{distance} \le {printed} \lambda_1^k", r"\text{for every } n > d"),
-            aligned(
-                rf"\lambda_j^k \le {alpha} \le \lambda_j^k + {room} \lambda_1^k",
-                r"\text{if } n \ge 16 L^2 d^2",
-            ),
+            aligned(rf"\lambda_j^k \le {alpha} \le \lambda_j^k + {room} \lambda_1^k", ENOUGH),
             "Without the condition on n of Lemma A.2, on which the proof rests, the bound is "
             "false; that it suffices is measured. From below no delta is needed: E[S^k] is a sum "
             f"over pairings with positive terms, one of them Sigma^k. {note}",
@@ -200,7 +198,7 @@ def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
         right,
         Correction(
             inequality,
-            aligned(inequality, r"\text{if } n \ge 16 L^2 d^2"),
+            aligned(inequality, ENOUGH),
             "The condition on n is missing as in Lemma 4.2. With it the lemma follows by the "
             "binomial formula: power j is off by at most 4jd/sqrt(n) lambda_1^j, in sum at most "
             f"4kd/sqrt(n) (1 + lambda_1)^k, and 4kd/sqrt(n) <= delta^k. {note}",

@@ -85,9 +85,7 @@ def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree:
     return torch.einsum("b,b...->...", weights, formula(factors @ factors.mT))
 
 
-def prediction_error(
-    a: Tensor, u: Tensor | None, root: Float[Tensor, "batch d d"], w: Tensor, query: Tensor
-) -> Float[Tensor, " batch"]:
+def prediction_error(a: Tensor, u: Tensor | None, root: Tensor, w: Tensor, query: Tensor) -> Tensor:
     """TF(Z_0) - y_q of contexts with S = root^T root: for the model d examples stand for n."""
     x = len(w) ** 0.5 * root
     prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(len(x), 1))

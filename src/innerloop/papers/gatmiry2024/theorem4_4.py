@@ -70,6 +70,7 @@ def corrected_checks(scale: Scale) -> list[Check]:
         return (10 * far - near) / 9
 
     wrong = order_distance(sheared(1.0), settings.white(D, 10_000), LOOPS)
+    task = settings.white(D, 300)
     return [
         *checks(
             f"largest ratio, {len(points)} random A >= 0, n = 5 to 1e4, of",
@@ -96,9 +97,7 @@ def corrected_checks(scale: Scale) -> list[Check]:
             ROUNDING,
             {"I - 2 E_12, forward pass": 2.0},
             unlike={"I - 2.01 E_12, forward pass": 2.01},
-            measure=lambda t: relative(
-                white_loss(2.0, 300), looped_loss(sheared(t), settings.white(D, 300), LOOPS)
-            ),
+            measure=lambda t: relative(white_loss(2.0, 300), looped_loss(sheared(t), task, LOOPS)),
         ),
     ]
 

@@ -80,10 +80,8 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
         for largest in (2 - ZETA, 1.75)
     )
 
-    def share(found: list[Instance], *, swapped: bool) -> float:
-        return max(
-            i.error(1.0) / printed_factor(len(i.w)) / i.norms(swapped=swapped) for i in found
-        )
+    def share(some: list[Instance], *, swapped: bool) -> float:
+        return max(i.error(1.0) / printed_factor(len(i.w)) / i.norms(swapped=swapped) for i in some)
 
     # The model takes its step from one function of theory, the bound from another one.
     step = theory.linear.looped_optimum(LOOPS, SHORT, 3).steps[0].item()
