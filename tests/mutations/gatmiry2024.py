@@ -83,7 +83,7 @@ FORMULAS = [
         ),
         (
             "the opposite sign of u",
-            "theoremA_1:stated_labels",
+            "lemma4_1:stated_labels",
             lambda right: lambda a, u, prompt, w, sign: right(a, u, prompt, w, -sign),
             ("theoremA.1",),
         ),

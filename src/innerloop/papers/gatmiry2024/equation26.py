@@ -1,7 +1,6 @@
 """The terms of the gradient: Eq. 25 and 26 of Gatmiry et al. (2024) and what is made of them.
 
-They stand between Lemmas A.9 and A.10; the lemma that they prove is missing in the paper.
-Sigma* = I and A = sum_j lambda_j u_j u_j^T is positive definite.
+They stand between Lemmas A.9 and A.10. Sigma* = I, and A = sum_j lambda_j u_j u_j^T is positive.
 """
 
 from collections.abc import Callable
@@ -14,24 +13,21 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, relative, rotated
 from innerloop.papers.gatmiry2024.settings import accuracy, average, between, power, white
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 SPECTRA = ((1.5, 0.4), (20.0, 0.01))
 """Of A; the second one is where lambda_j for lambda_1 matters."""
 
 
 @cache
-def sandwiched_eigenvalues(
-    spectrum: tuple[float, ...], n: int, loops: int, i: int
-) -> tuple[float, ...]:
+def sandwiched_eigenvalues(spectrum: tuple[float, ...], n: int, loops: int, i: int) -> list[float]:
     """gamma_j of E[(I - S A)^i S (I - S A)^{2L-1-i}], by the expansion in words.
 
-    With A = diag(spectrum) the expectation is diagonal, because flipping the sign of a coordinate
-    of every x leaves their distribution alone. Entry j is the trace of e_j e_j^T times it.
+    It is diagonal with A = diag(spectrum): flipping the sign of a coordinate of every x leaves
+    their distribution alone. Entry j is the trace of e_j e_j^T times it.
     """
     a, unit = (theory.wishart.MatrixPolynomial.letter(number) for number in (0, 1))
     s = theory.wishart.MatrixPolynomial.wishart().scaled(Fraction(1, n))
@@ -41,9 +37,8 @@ def sandwiched_eigenvalues(
         term = term @ (s if position == i else factor)
     trace = theory.wishart.expected_trace(term, n, symmetric=[0, 1])
     diagonal = torch.diag(torch.tensor(spectrum, dtype=DTYPE))
-    units = identity(len(spectrum))
-    letters = torch.stack([torch.stack([diagonal, torch.outer(e, e)]) for e in units])
-    return tuple(trace(letters).tolist())
+    units = [torch.outer(e, e) for e in identity(len(spectrum))]
+    return trace(torch.stack([torch.stack([diagonal, unit]) for unit in units])).tolist()
 
 
 def expanded(a: Tensor, loops: int, i: int, *, swapped: bool) -> Callable[[Tensor], Tensor]:
@@ -93,11 +88,8 @@ def expansions() -> list[Check]:
 
 
 def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) -> float:
-    """Of the bound around (sign (lambda_j - 1))^{2L-1}: how much of the allowed room is used.
-
-    The upper bound is printed with lambda_j, the lower one with lambda_1; `largest` has lambda_1 in
-    both.
-    """
+    """Of the room around (sign (lambda_j - 1))^{2L-1}, printed with lambda_j above and lambda_1
+    below; `largest` has lambda_1 in both."""
     worst = 0.0
     for loops, spectrum in product(depths, SPECTRA):
         odd, delta = 2 * loops - 1, accuracy(loops, n, len(spectrum)) ** (2 * loops)
@@ -117,10 +109,9 @@ def largest_use(depths: tuple[int, ...], n: int, *, sign: int, largest: bool) ->
     formula=r"\begin{aligned} & \mathbb{E}_X\left[(I - \Sigma A)^i \Sigma (I - \Sigma "
     r"A)^{2L-1-i}\right] = \sum_{\ell_1 \le i,\, \ell_2 \le 2L-1-i} \binom{2L-1-i}{\ell_1} "
     r"\binom{i}{\ell_2} (-1)^{\ell_1 + \ell_2} \mathbb{E}\left[A^{-1/2} \tilde\Sigma^{\ell_1 + 1} "
-    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & "
-    r"(\lambda_j - 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le "
-    r"(\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = "
-    r"A^{1/2} \Sigma A^{1/2} \end{aligned}",
+    r"A^{-1} \tilde\Sigma^{\ell_2} A^{1/2}\right] = \sum_j \gamma_j u_j u_j^\top, \\ & (\lambda_j "
+    r"- 1)^{2L-1} - \delta^{2L} (\lambda_1 + 1)^{2L-1} \le \gamma_j \le (\lambda_j - 1)^{2L-1} + "
+    r"\delta^{2L} (\lambda_j + 1)^{2L-1},\quad \tilde\Sigma = A^{1/2} \Sigma A^{1/2} \end{aligned}",
 )
 def gradient_terms(scale: Scale) -> Verdict:
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3), paper=(1, 2, 3, 4))
@@ -133,11 +124,7 @@ def gradient_terms(scale: Scale) -> Verdict:
             "as printed, n = 1e10": largest_use(depths, long, sign=+1, largest=False),
             f"(1 - lambda_j), room of lambda_1, n = {shortest}": corrected,
         },
-        unlike={
-            "(1 - lambda_j), printed room, n = 1e4": largest_use(
-                depths, 10**4, sign=-1, largest=False
-            )
-        },
+        unlike={"printed room, n = 1e4": largest_use(depths, 10**4, sign=-1, largest=False)},
     )
     first, second = sandwiched_eigenvalues((1.5, 0.4), long, 2, 0)
     large = sandwiched_eigenvalues((20.0, 0.01), 10**4, 3, 4)[1]
@@ -150,15 +137,13 @@ def gradient_terms(scale: Scale) -> Verdict:
             r"\gamma_j \le (\lambda_j - 1)^{2L-1} + \delta^{2L} (\lambda_j + 1)^{2L-1}",
             r"\begin{aligned} & \left|\gamma_j - (1 - \lambda_j)^{2L-1}\right| \le \delta^{2L} "
             r"(\lambda_1 + 1)^{2L-1} \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power. The room above is "
-            "printed with lambda_j, but the cycles that pass by A^-1 sum over all eigenvalues. In "
-            "(26) the binomial coefficients have each other's upper number. As corrected it holds "
-            "wherever we looked. Only squares are used later: nothing follows from the sign.",
+            "For an infinite prompt the matrix is (I - A)^(2L-1), an odd power; only squares are "
+            "used later. The room above is printed with lambda_j, but the cycles that pass by A^-1 "
+            "sum over all eigenvalues. In (26) the binomial coefficients have each other's upper "
+            "number. As corrected it holds wherever we looked.",
             Kind.STATEMENT,
             f"L = 2, n = 1e10, i = 0, A = diag(1.5, 0.4): the terms are {first:.4f} and "
-            f"{second:.4f}, the printed powers 0.1250 and -0.2160. And with the sign mended, "
-            f"L = 3, n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f} where {allowed:.2f} is "
-            "allowed.",
+            f"{second:.4f}, the printed powers 0.1250 and -0.2160. With the sign mended, L = 3, "
+            f"n = 1e4, i = 4, A = diag(20, 0.01): {large:.2f}, and {allowed:.2f} is allowed.",
         ),
-        settings={"Sigma*": "I", "A": "eigenvalues (1.5, 0.4) and (20, 0.01)"},
     )

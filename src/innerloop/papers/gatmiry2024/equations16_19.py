@@ -14,10 +14,9 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, relative
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 Pairing = tuple[tuple[int, int], ...]
 FACTORS = r"x_1^{(1)}(p) x_1^{(1)}(p)^\top \cdots x_1^{(k)}(p) x_1^{(k)}(p)^\top"
@@ -25,7 +24,6 @@ TERM = r"\mathbb{E}\left[" + FACTORS + r"\right] = "
 
 
 def pairings(numbers: tuple[int, ...]) -> Iterator[Pairing]:
-    """All ways to join the numbers two by two."""
     if not numbers:
         yield ()
         return
@@ -42,21 +40,18 @@ def by_power(most: int) -> dict[int, list[Pairing]]:
 
 def edges(p: Pairing, *, meeting: bool) -> list[tuple[int, int]]:
     """Of G_p, or of G'_p, between numbered nodes."""
-    positions = 2 * len(p)
-    return [((a + meeting) % positions // 2, (b + meeting) % positions // 2) for a, b in p]
+    return [((a + meeting) % (2 * len(p)) // 2, (b + meeting) % (2 * len(p)) // 2) for a, b in p]
 
 
 def cycles(p: Pairing, *, meeting: bool) -> int:
     """C(G_p), or C(G'_p): the number of components, since every node has degree two."""
     component = list(range(len(p)))
     for a, b in edges(p, meeting=meeting):
-        i, j = component[a], component[b]
-        component = [i if c == j else c for c in component]
+        component = [component[a] if c == component[b] else c for c in component]
     return len(set(component))
 
 
 def self_loops(p: Pairing) -> int:
-    """Of G_p."""
     return sum(a == b for a, b in edges(p, meeting=False))
 
 
@@ -72,26 +67,6 @@ def unrolled(p: Pairing, d: int) -> Tensor:
     return total
 
 
-def equation17() -> list[Check]:
-    """Its lines for a dense A and v, the expectation by a product of Gauss-Hermite rules."""
-    points, weights = (torch.as_tensor(v, dtype=DTYPE) for v in roots_hermitenorm(4))
-    x = torch.cartesian_prod(points, points)
-    weight = torch.cartesian_prod(weights, weights).prod(-1) / weights.sum() ** 2
-    a, v = normal(0, 2, 2), normal(1, 2)
-    means = [
-        torch.einsum("b,bi,ij,bj->", weight, x, a, x),
-        torch.einsum("b,bi,j,bj->i", weight, x, v, x),
-        torch.einsum("b,bi,bj->ij", weight, x, x),
-    ]
-    return checks(
-        "largest relative difference of Eq. 17 from",
-        ROUNDING,
-        {"tr A, v, I": a.trace()},
-        unlike={"the sum of A, v, I": a.sum()},
-        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
-    )
-
-
 @claim(
     "gatmiry2024/equations16-19",
     "The moments of a white sample as a sum over pairings, by the cycles of two graphs",
@@ -105,9 +80,9 @@ def sum_over_pairings(scale: Scale) -> Verdict:
     n, d, most = 5, 3, scale.pick(smoke=4, quick=5, paper=6)
     every = by_power(most)
     flat = [p for group in every.values() for p in group]
+    stated = {p: d ** cycles(p, meeting=True) for p in flat}
     terms = {p: unrolled(p, d) for p in flat if len(p) <= 3}
     traces = {p: term.trace().item() for p, term in terms.items()}
-    stated = {p: d ** cycles(p, meeting=True) for p in flat}
 
     def term(base: int, less: int) -> float:
         """Largest distance of base^(C(G'_p) - less) I from the unrolled expectation."""
@@ -118,11 +93,12 @@ def sum_over_pairings(scale: Scale) -> Verdict:
 
     def total(base: int, values: dict[Pairing, float], most: int) -> float:
         """Largest distance of the sum over pairings, times d, from the exact moment."""
-        sums = {
-            k: sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
-            for k in range(1, most + 1)
-        }
-        return max(relative(v, theory.wishart.trace_moment(k, n, d)) for k, v in sums.items())
+
+        def summed(k: int) -> float:
+            return sum(base ** cycles(p, meeting=False) * values[p] for p in every[k])
+
+        powers = range(1, most + 1)
+        return max(relative(summed(k), theory.wishart.trace_moment(k, n, d)) for k in powers)
 
     printed, corrected = checks(
         f"largest relative difference of the term of a pairing, k <= 3, n = {n}, d = {d}, from",
@@ -139,7 +115,22 @@ def sum_over_pairings(scale: Scale) -> Verdict:
         },
         unlike={"n + 1 for n": total(n + 1, stated, most)},
     )
-    right += equation17()
+    points, weights = (torch.as_tensor(v, dtype=DTYPE) for v in roots_hermitenorm(4))
+    x = torch.cartesian_prod(points, points)
+    weight = torch.cartesian_prod(weights, weights).prod(-1) / weights.sum() ** 2
+    a, v = normal(0, 2, 2), normal(1, 2)
+    means = [
+        torch.einsum("b,bi,ij,bj->", weight, x, a, x),
+        torch.einsum("b,bi,j,bj->i", weight, x, v, x),
+        torch.einsum("b,bi,bj->ij", weight, x, x),
+    ]
+    right += checks(
+        "largest relative difference of Eq. 17, by a product of Gauss-Hermite rules, from",
+        ROUNDING,
+        {"tr A, v, I": a.trace()},
+        unlike={"the sum of A, v, I": a.sum()},
+        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
+    )
     return Verdict(
         [printed, *right],
         [corrected, *right],
@@ -147,17 +138,15 @@ def sum_over_pairings(scale: Scale) -> Verdict:
             TERM + r"n^{C(\mathcal{G}'_p)} I",
             TERM + r"d^{C(\mathcal{G}'_p) - 1} I",
             "The indices of (18) run over the d coordinates, not the n examples, and the cycle "
-            "through the first and the last makes the identity. The next display, which combines "
-            "(16) and (19), has the right power; its sum over P(k) is over P(2k).",
+            "through the first and the last makes the identity. The next display has the right "
+            "power; its sum over P(k) is over P(2k).",
             Kind.MISPRINT,
             "k = 1: E[x x^T] = I, where (19) has n I.",
         ),
-        settings={"n": n, "d": d, "pairings": len(flat)},
     )
 
 
 def double_factorial(m: int) -> int:
-    """(2m)!! = 2 4 6 ... 2m."""
     return 2**m * factorial(m)
 
 

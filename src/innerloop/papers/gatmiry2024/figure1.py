@@ -1,13 +1,11 @@
 """Figure 1 of Gatmiry et al. (2024): where looped training ends for few and for many examples."""
 
-import numpy as np
 from matplotlib.figure import Figure as Picture
 
+from innerloop.papers import Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import looped_transformer, prompt_trained
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 
 D, LOOPS = 5, 5
 
@@ -34,8 +32,7 @@ def judge(tables: Tables) -> Verdict:
             r"A \to a^* I, \quad a^* = \mathrm{argmin}_a\, \mathbf{E}\,\mathrm{tr}\,"
             r"(I - a W/n)^{2L}",
             "A becomes a multiple of the identity, but not the identity: with few examples a full "
-            "step would overshoot along the large eigenvalues of the sample covariance, and the "
-            "best step, at which training ends for every n, is shorter.",
+            "step overshoots along large eigenvalues of the sample covariance.",
             Kind.SENTENCE,
             f"d = {D}, L = {LOOPS}: a* is {first['step size']:.3f} at n = {first['n']} and "
             f"{last['step size']:.3f} at n = {last['n']}. With A = I the loss at n = {first['n']} "
@@ -45,9 +42,7 @@ def judge(tables: Tables) -> Verdict:
 
 
 def draw(tables: Tables) -> Picture:
-    columns = {key: np.asarray(values) for key, values in tables["ends"].items()}
-    exact = tables["exact"]
-    picture = Picture(figsize=(11.5, 3.1))
+    exact, picture = tables["exact"], Picture(figsize=(11.5, 3.1))
     panels = picture.subplots(1, 4)
     titles = {
         "step size": ("(a) step size tr$(A)/d$", "exact $a^*$"),
@@ -60,9 +55,9 @@ def draw(tables: Tables) -> Picture:
             ("symmetric", "o", parts.BLUE, "trained, symmetric $A$"),
             ("prompts", "x", parts.RED, "Adam on fresh prompts"),
         ):
-            chosen = columns["training"] == kind
             if (kind, key) != ("prompts", "loss"):  # of a batch: rare prompts carry it
-                x, y = columns["n"][chosen], columns[key][chosen]
+                rows = parts.as_rows(tables["ends"], training=kind)
+                x, y = ([row[column] for row in rows] for column in ("n", key))
                 axes.plot(x, y, marker, color=colour, label=label)
         if line:
             axes.plot(exact["n"], exact[key], color="black", linewidth=0.9, label=line, zorder=1)
@@ -89,9 +84,9 @@ def draw(tables: Tables) -> Picture:
 def figure1(scale: Scale) -> Numbers:
     every_size = (2, 3, 5, 10, 20, 50, 100)
     sizes = scale.pick(smoke=(2, 20), quick=every_size, paper=every_size)
-    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
-    runs = [("symmetric", looped_transformer(D, n, LOOPS, s)) for n in sizes for s in seeds]
+    seeds, prompt_seeds = parts.starts(scale)
     prompts = [prompt_trained(D, n, LOOPS, s, scale) for n in sizes for s in prompt_seeds]
+    runs = [("symmetric", looped_transformer(D, n, LOOPS, s)) for n in sizes for s in seeds]
     runs += [("prompts", run) for run in prompts]
     off = [run.step / run.best.steps[0].item() - 1 for run in prompts]
     return Numbers(
@@ -104,8 +99,7 @@ def figure1(scale: Scale) -> Numbers:
         },
         f"Where looped training ends with n examples (d = {D}, {LOOPS} loops); black: the exact "
         f"optimum. Blue: symmetric A, {len(seeds)} starts, which fall on each other. Red: free A, "
-        f"Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done it; it "
-        f"ends {min(off):+.0%} to {max(off):+.0%} from the best step, since rare prompts carry the "
-        f"loss, and off the multiples of the identity. {parts.PROCEDURE}",
-        {"d": D, "loops": LOOPS, "seeds": len(seeds)},
+        f"Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done it: "
+        f"{min(off):+.0%} to {max(off):+.0%} from the best step, since rare prompts carry the "
+        f"loss. {parts.PROCEDURE}",
     )

@@ -1,11 +1,7 @@
 """Figure 3 of Gatmiry et al. (2024): looping a trained model longer than it was trained for.
 
-The paper's other covariance is not given. Here it is diagonal with ten equally spaced variances
-from 0.55 to 1.45, and as in section 3.2 the prior of w is its inverse.
-
-Means are exact in distribution, and out of it for up to five loops (four at the smallest scale);
-beyond, what a finite sample shows and an exact lower bound stand for them. With
-f(t) = (1 - a t)^{2L}, convex,
+Means are exact in distribution, and out of it for a few loops; beyond, an exact lower bound stands
+for them. With f(t) = (1 - a t)^{2L}, convex,
 
     loss >= E tr f(S) = sum_i E f(S)_ii >= sum_i E f(S_ii),      S_ii = s_i chi^2_n / n,
 
@@ -24,12 +20,11 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.models import LinearAttention
+from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import Row, Trained, looped_transformer
 from innerloop.papers.quantity import at_least, at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 TRAINED_LOOPS, TEST_LOOPS = (2, 5), 18
@@ -70,8 +65,8 @@ def measured_curves(run: Trained, samples: int, exact_loops: int) -> tuple[list[
     """Every line of the figure for one model; its step, and the shares of prompts that improve."""
     n, d, trained = run.task.n, run.task.d, run.model.loops
     own: Row = {"n": n, "trained": trained, "seed": run.seed}
-    step: Row = {"step": run.step, "loss": run.ray_loss}
-    step["probability"] = theory.linear.expanding_probability(run.step, n, d)
+    rare = theory.linear.expanding_probability(run.step, n, d)
+    step: Row = {"step": run.step, "loss": run.ray_loss, "probability": rare}
     lines = {
         (HOME, MEAN): theory.linear.loop_risks(run.step, TEST_LOOPS, n, d)[1:].tolist(),
         (AWAY, MEAN): shifted_means(run.step, n, exact_loops),
@@ -84,9 +79,8 @@ def measured_curves(run: Trained, samples: int, exact_loops: int) -> tuple[list[
         lines |= {(where, BATCH_MEAN): errors.mean(1).tolist()}
         lines |= {(where, UPPER): upper, (where, MEDIAN): median}
         before, after = errors[trained - 1], errors[-1]
-        better = Estimate.of((after < before).double())
-        share: Row = {"improved": better.mean, "error": better.standard_error}
-        share["worsened"] = (after > before).double().mean().item()
+        better, worse = (Estimate.of(v.double()) for v in (after < before, after > before))
+        share = {"improved": better.mean, "error": better.standard_error, "worsened": worse.mean}
         models.append({"where": where, **own, **step, **share})
     rows: list[Row] = [
         {"where": where, **own, "line": line, "loops": loops, "value": value}
@@ -112,11 +106,10 @@ def means_are_exact(tables: Tables) -> list[Check]:
     def off(k: int) -> float:
         gaps = []
         for row in parts.as_rows(tables["models"], where=HOME):
-            n, loops, a = row["n"], row["trained"], row["step"]
-            by_hand = parts.LARGE_D - 2 * a * trace + a**2 * (1 + k / n) * square
-            gaps.append(home[n, loops, row["seed"]][loops - 1] / row["loss"] - 1)
-            gaps.append(away[n, loops, row["seed"]][0] / by_hand - 1)
-        return max(map(abs, gaps))
+            model, a = (row["n"], row["trained"], row["seed"]), row["step"]
+            by_hand = parts.LARGE_D - 2 * a * trace + a**2 * (1 + k / row["n"]) * square
+            gaps += [home[model][row["trained"] - 1] / row["loss"], away[model][0] / by_hand]
+        return max(abs(ratio - 1) for ratio in gaps)
 
     return checks(
         "largest relative difference of the exact means from the model's loss, and for one loop "
@@ -152,9 +145,7 @@ def prompts_improve_and_means_grow(tables: Tables) -> list[Check]:
             f"other covariance: exact lower bound of the mean after {TEST_LOOPS} loops over",
             at_least(1.0, "above 1, the mean has grown, whatever it does in between"),
             {"the least exact mean, smallest": min(bound[m][-1] / v for m, v in least.items())},
-            unlike={
-                "the median instead, largest": max(median[m][-1] / v for m, v in least.items())
-            },
+            unlike={"the median, largest": max(median[m][-1] / v for m, v in least.items())},
         ),
     ]
 
@@ -175,11 +166,10 @@ def judge(tables: Tables) -> Verdict:
             r"L' \to \infty \text{ loops: } \mathbf{E}(\hat y_q - y_q)^2 \text{ keeps decreasing}",
             r"\mathbf{E}(\hat y_q - y_q)^2 = \mathbf{E}\,\mathrm{tr}\,(I - a W/n)^{2L'}"
             r"\to \infty, \quad \mathrm{median}(\hat y_q - y_q)^2 \to 0",
-            "On a given prompt the error goes to 0 if a times the largest eigenvalue of the sample "
-            "covariance W/n is below 2, as on most prompts, and grows exponentially if it is "
-            "above. W/n has no largest value, so there are such prompts (gatmiry2024/expanding), "
-            "and in the end they carry the mean: it has a minimum and then grows without bound. "
-            "With n = 100 most test batches of thousands hold none of them, and their mean falls.",
+            "On a prompt the error goes to 0 if a times the largest eigenvalue of the sample "
+            "covariance W/n is below 2, as on most, and grows exponentially if it is above. W/n "
+            "has no largest value, so there are such prompts (gatmiry2024/expanding), and in the "
+            "end they carry the mean. With n = 100 most test batches hold none of them.",
             Kind.SENTENCE,
             f"d = {parts.LARGE_D}, n = {row['n']}, trained with {row['trained']} loops: an "
             f"expanding prompt has probability {row['probability']:.1e}; the mean is least, "
@@ -193,11 +183,11 @@ def draw(tables: Tables) -> Picture:
     picture = Picture(figsize=(13, 6))
     panels = picture.subplots(2, 4)
     styles = {
-        MEAN: {"color": parts.BLUE, "linewidth": 2.2},
-        BOUND: {"color": parts.BLUE, "linewidth": 1.4, "linestyle": ":"},
-        BATCH_MEAN: {"color": parts.RED, "linewidth": 1.4, "linestyle": "--"},
-        UPPER: {"color": parts.GREY, "linewidth": 0.9},
-        MEDIAN: {"color": parts.GREEN, "linewidth": 2.2},
+        MEAN: ("-", parts.BLUE, 2.2),
+        BOUND: (":", parts.BLUE, 1.4),
+        BATCH_MEAN: ("--", parts.RED, 1.4),
+        UPPER: ("-", parts.GREY, 0.9),
+        MEDIAN: ("-", parts.GREEN, 2.2),
     }
     order = itertools.product(parts.EXAMPLES, WHERE, TRAINED_LOOPS)
     shown = dict(zip(order, panels.flat, strict=True))
@@ -205,10 +195,11 @@ def draw(tables: Tables) -> Picture:
         axes.axvline(trained, color="black", linewidth=0.7, linestyle=":")
         axes.set(yscale="log", title=f"{where}\n$n = {n}$, trained with {trained} loops")
     for where in WHERE:
-        for line, style in styles.items():
+        for line, (style, colour, width) in styles.items():
             for (n, trained, seed), values in lines_of(tables, where, line).items():
                 axes, label = shown[n, where, trained], None if seed else line
-                axes.plot(range(1, len(values) + 1), values, label=label, **style)
+                loops = range(1, len(values) + 1)
+                axes.plot(loops, values, style, color=colour, linewidth=width, label=label)
     for axes in panels[1]:
         axes.set_xlabel("loops at test time")
     for axes in panels[:, 0]:
@@ -242,9 +233,9 @@ def figure3(scale: Scale) -> Numbers:
         f"({len(starts)} starts, which fall on each other) looped up to {TEST_LOOPS} times, on "
         "data as in training and with another covariance. Green: median. Blue: the exact mean "
         f"(out of distribution up to {exact_loops} loops; dotted, an exact lower bound). Red: the "
-        f"mean of one test batch of {samples} prompts, which misses the growth until it happens to "
-        "hold a prompt on which the loop expands. Black dotted: the number of loops in training. "
-        f"{parts.PROCEDURE} The other covariance, which the paper does not name either, has the "
-        "variances 0.55, 0.65, ..., 1.45, and w ~ N(0, its inverse).",
-        {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "test prompts": samples},
+        f"mean of a test batch of {samples} prompts, which misses the growth until it holds a "
+        "prompt on which the loop expands. Black dotted: the loops of training. "
+        f"{parts.PROCEDURE} The other covariance, not named in the paper, has the variances 0.55, "
+        "0.65, ..., 1.45, and w ~ N(0, its inverse).",
+        {"d": d, "n": parts.EXAMPLES, "test prompts": samples},
     )

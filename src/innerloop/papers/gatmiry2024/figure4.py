@@ -5,12 +5,11 @@ from itertools import pairwise
 import torch
 from matplotlib.figure import Figure as Picture
 
+from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
-from innerloop.papers.plots import history_table, plot_runs
+from innerloop.papers.plots import history_table
 from innerloop.papers.quantity import at_least, at_most, checks
-from innerloop.papers.registry import Numbers, Tables, figure
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 FEW, MANY = parts.EXAMPLES
 FREE_LOOPS = 3
@@ -79,10 +78,8 @@ def judge(tables: Tables) -> Verdict:
     ends = parts.as_rows(tables["ends"], training="symmetric")
     arrival = {(row["n"], row["loops"]): row["time"] for row in parts.as_rows(tables["flow"])}
     counts = sorted({loops for _, loops in exact})
-    slower = {
-        n: [arrival[n, more] / arrival[n, fewer] for fewer, more in pairwise(counts)]
-        for n in parts.EXAMPLES
-    }
+    pairs = list(pairwise(counts))
+    slower = {n: [arrival[n, b] / arrival[n, a] for a, b in pairs] for n in parts.EXAMPLES}
     far = max(end["distance"] for end in ends if end["loops"] > 1) / parts.LARGE_D**0.5
     limit = checks(
         "|A - I|_F / |I|_F at the end",
@@ -94,10 +91,7 @@ def judge(tables: Tables) -> Verdict:
         "smallest factor by which more loops slow the exact gradient flow",
         at_least(1.0, "slower means a factor above 1; the time to come within 1% of a*"),
         {f"n = {n}": min(slower[n]) for n in parts.EXAMPLES},
-        unlike={
-            f"n = {FEW}, fewer loops against more": 1 / max(slower[FEW]),
-            f"n = {FEW}": min(slower[FEW]),
-        },
+        unlike={f"n = {FEW}, fewer loops": 1 / max(slower[FEW]), f"n = {FEW}": min(slower[FEW])},
     )
     stays, converges = one_loop(ends, exact)
     lands = parts.lands_on_the_best_step(ends, tables["exact"], parts.LARGE_D)
@@ -108,12 +102,11 @@ def judge(tables: Tables) -> Verdict:
             r"A \to I \text{ for every } L > 1,\; \text{not for } L = 1",
             r"A \to a^* I, \quad \|A - I\|_F \to (1 - a^*) \sqrt{d} > 0, \quad "
             r"a^* = \frac{n}{n + d + 1} \text{ for } L = 1",
-            "At finite n the limit is a shorter step than I. One loop is no exception: it "
-            "converges as well, to n/(n + d + 1) I, the closest of all to I. More loops are slower "
-            "where n is much larger than d, and not at n = 20. All of this is about symmetric A: "
-            "if A is free, as the model of section 3.5 allows, and n is several times d, a "
-            "skew-symmetric part, which turns what is left of the error between two loops, lowers "
-            "the loss, and the best multiple of I is a saddle (gatmiry2024/asymmetric).",
+            "At finite n the limit is a shorter step than I. One loop converges as well, to "
+            "n/(n + d + 1) I, the closest of all to I. More loops are slower where n is much "
+            "larger than d, and not at n = 20. All of this is about symmetric A: if A is free, as "
+            "in section 3.5, and n is several times d, a skew-symmetric part lowers the loss, and "
+            "the best multiple of I is a saddle (gatmiry2024/asymmetric).",
             Kind.SENTENCE,
             f"n = {FEW}: a* is {exact[FEW, 1]['step size']:.3f} for one loop and "
             f"{exact[FEW, counts[-1]]['step size']:.3f} for {counts[-1]}; the flow from 0 comes "
@@ -124,42 +117,30 @@ def judge(tables: Tables) -> Verdict:
 
 
 def draw(tables: Tables) -> Picture:
-    table, flow = tables["training"], tables["flow"]
-    picture = Picture(figsize=(13, 5.8))
-    panels = picture.subplots(2, 4)
-    for row, n in zip(panels, parts.EXAMPLES, strict=True):
-        for best in parts.as_rows(tables["exact"], n=n):
-            loops = best["loops"]
-            name, colour, label = f"n={n} L={loops}", parts.loop_colour(loops), f"$L = {loops}$"
-            plot_runs(row[0], table, f"symmetric {name}", "step size", colour, label)
-            plot_runs(row[1], table, f"symmetric {name}", "distance", colour, label)
-            plot_runs(row[2], table, f"prompts {name}", "distance", colour, label)
-            points = parts.as_rows(flow, n=n, loops=loops)
-            times, distances = ([point[key] for point in points] for key in ("time", "distance"))
-            row[3].plot(times, distances, color=colour, label=label)
-            for axes, key in zip(row, ("step size", *["distance"] * 3), strict=True):
-                axes.axhline(best[key], color=colour, linestyle=":", linewidth=1)
-        row[0].axhline(1, color="black", linewidth=0.8)
-        row[0].set(title=f"$n = {n}$: tr$(A)/d$", ylim=(-0.05, 1.1), xlim=(0, 30))
-        row[1].set(title=r"$\|A - I\|_F$, symmetric $A$", xlim=(0, 30))
-        row[2].set(title=r"$\|A - I\|_F$, Adam on prompts")
-        row[3].set(title=r"$\|A - I\|_F$, gradient flow", xscale="log", xlim=(1e-2, None))
+    kinds = ("symmetric", "symmetric", "prompts", "flow")
+    keys = ("step size", *["distance"] * 3)
+    picture = parts.drawn(tables, (13, 5.8), *zip(kinds, keys, keys, strict=True))
+    for i, n in enumerate(parts.EXAMPLES):
+        step, symmetric, prompts, flow = row = picture.axes[4 * i : 4 * i + 4]
+        step.axhline(1, color="black", linewidth=0.8)
+        step.set(title=f"$n = {n}$: tr$(A)/d$", ylim=(-0.05, 1.1), xlim=(0, 30))
+        symmetric.set(title=r"$\|A - I\|_F$, symmetric $A$", xlim=(0, 30))
+        prompts.set(title=r"$\|A - I\|_F$, Adam on prompts", xlabel="Adam step")
+        flow.set(title=r"$\|A - I\|_F$, gradient flow", xscale="log", xlabel="time")
+        flow.set_xlim(1e-2, None)
+        for axes in row[:2]:
+            axes.set_xlabel("L-BFGS iteration")
         for axes in row[1:]:
             axes.set_ylim(0, None)
-    labels = ("L-BFGS iteration", "L-BFGS iteration", "Adam step", "time")
-    for axes, label in zip(panels[1], labels, strict=True):
-        axes.set_xlabel(label)
-    panels[0][1].legend(fontsize=8, title="dotted: exact limit")
     return picture
 
 
 def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
     """Where A ends on the exact loss, free or symmetric, and how that bends at a* I."""
     run = training.exactly_trained(parts.LARGE_D, n, FREE_LOOPS, seed, symmetrised=symmetrised)
-    own = {"kind": "symmetric" if symmetrised else "free", "n": n, "seed": seed}
-    last = {key: run.history[key][-1] for key in ("loss", "step size", "dist")}
     bend = training.skew_curvature(parts.LARGE_D, n, FREE_LOOPS)
-    return {**own, **last, "best loss": run.best.risk, "curvature": bend}
+    own = {"kind": "symmetric" if symmetrised else "free", "n": n, "seed": seed}
+    return {**own, "loss": run.history["loss"][-1], "best loss": run.best.risk, "curvature": bend}
 
 
 @figure(
@@ -173,10 +154,10 @@ def trained_exactly(n: int, seed: int, *, symmetrised: bool) -> training.Row:
 )
 def figure4(scale: Scale) -> Numbers:
     d, settings = parts.LARGE_D, parts.settings(scale)
-    seeds, prompt_seeds = parts.seeds(scale), parts.prompt_seeds(scale)
+    seeds, prompt_seeds = parts.starts(scale)
     runs = [("symmetric", training.looped_transformer(d, *k, s)) for k in settings for s in seeds]
-    for key in settings:
-        runs += [("prompts", training.prompt_trained(d, *key, s, scale)) for s in prompt_seeds]
+    prompts = [training.prompt_trained(d, *k, s, scale) for k in settings for s in prompt_seeds]
+    runs += [("prompts", run) for run in prompts]
     histories: dict[str, list] = {}
     for kind, run in runs:
         name = f"{kind} n={run.task.n} L={run.model.loops}"
@@ -201,8 +182,8 @@ def figure4(scale: Scale) -> Numbers:
         f"A during training (d = {d}), mean and range over all starts; dotted: the exact limits. "
         f"First two columns: symmetric A, L-BFGS, {len(seeds)} starts, which end on a* I. Third: "
         f"free A, Adam on fresh prompts, {len(prompt_seeds)} starts, as the paper may have done "
-        "it; with many loops it ends away from the limit: rare prompts carry the loss, Adam keeps "
-        "moving at its own pace, and a skew-symmetric part of A lowers the loss. Fourth: gradient "
-        f"flow from A = 0, exact, until 1% from the end. {parts.PROCEDURE}",
-        {"d": d, "n": ", ".join(map(str, parts.EXAMPLES)), "seeds": len(seeds)},
+        "it; with many loops it ends away from the limit: rare prompts carry the loss, and a "
+        "skew-symmetric part of A lowers it. Fourth: gradient flow from A = 0, exact, until 1% "
+        f"from the end. {parts.PROCEDURE}",
+        {"d": d, "n": parts.EXAMPLES},
     )

@@ -3,37 +3,36 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import log
+from typing import Any
 
 import torch
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
 from innerloop.analysis import distance_to_identity
+from innerloop.papers import Check, Scale, Table, Tables
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
+from innerloop.papers.plots import plot_runs
 from innerloop.papers.quantity import at_most, checks
-from innerloop.papers.registry import Table
-from innerloop.papers.verdict import Check, Scale
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 LARGE_D, EXAMPLES = 10, (20, 100)
 PROCEDURE = (
     "The paper names neither the optimizer nor the batch, the steps, the initial scale, the number "
     "of runs, the loops of Figure 1 or n of the others. Here: Gaussian entries of standard "
-    f"deviation {INITIAL_STD:g} at the start; L-BFGS over symmetric A and free u on fresh "
-    "variance-reduced samples until the loss stands still."
+    f"deviation {INITIAL_STD:g}; L-BFGS over symmetric A and free u on fresh variance-reduced "
+    "samples until the loss stands still."
 )
 STEP = at_most(1e-3, "L-BFGS stops where the loss falls by 1e-9 of itself: a step within 1e-4")
 
 
-def seeds(scale: Scale) -> range:
-    return range(scale.pick(smoke=2, quick=5, paper=5))
-
-
-def prompt_seeds(scale: Scale) -> range:
-    """Training on prompts is slow, and chaotic: several starts, all of them shown, none judged."""
-    return range(scale.pick(smoke=1, quick=2, paper=5))
+def starts(scale: Scale) -> tuple[range, range]:
+    """Seeds of the exact training, and of that on prompts: slow and chaotic, shown, not judged."""
+    few = scale.pick(smoke=1, quick=2, paper=5)
+    return range(scale.pick(smoke=2, quick=5, paper=5)), range(few)
 
 
 def settings(scale: Scale) -> list[tuple[int, int]]:
@@ -42,9 +41,28 @@ def settings(scale: Scale) -> list[tuple[int, int]]:
     return list(product(EXAMPLES, loops))
 
 
-def loop_colour(loops: int) -> str:
-    """Darker for fewer loops; the same in all figures."""
-    return to_hex(colormaps["viridis"](log(loops) / log(14)))
+def drawn(tables: Tables, size: tuple, *columns: tuple[str, str, str], **shared: Any) -> Picture:
+    """Panels for each n, a line for each number of loops, darker for fewer; dotted its limit.
+
+    A column is a kind of training, what is drawn of it, and its limit in the table "exact".
+    """
+    picture = Picture(figsize=size)
+    panels = picture.subplots(2, len(columns), **shared)
+    wanted = zip(panels.flat, product(EXAMPLES, columns), strict=True)
+    for axes, (n, (kind, key, limit)) in wanted:
+        for best in as_rows(tables["exact"], n=n):
+            loops = best["loops"]
+            colour, label = to_hex(colormaps["viridis"](log(loops) / log(14))), f"$L = {loops}$"
+            axes.axhline(best[limit], color=colour, linestyle=":", linewidth=1)
+            if kind == "flow":
+                points = as_rows(tables["flow"], n=n, loops=loops)
+                x, y = ([point[column] for point in points] for column in ("time", key))
+                axes.plot(x, y, color=colour, label=label)
+            else:
+                name = f"{kind} n={n} L={loops}"
+                plot_runs(axes, tables["training"], name, key, colour, label)
+    panels[0, 1].legend(fontsize=8, title="dotted: exact limit")
+    return picture
 
 
 def as_table(rows: Iterable[Row]) -> Table:
@@ -87,9 +105,8 @@ def exact_row(loops: int, n: int, d: int) -> Row:
 
 def lands_on_the_best_step(ends: Sequence[Mapping], exact: Table, d: int) -> list[Check]:
     """A ends at a multiple of the identity, which is the exact best step, and so is its loss."""
-    best = by_setting(exact)
+    best, stretched = by_setting(exact), identity(d)
     pairs = [(end, best[end["n"], end["loops"]]) for end in ends]
-    stretched = identity(d)
     stretched[0, 0] = 1.1
 
     def off(key: str) -> list[float]:

@@ -1,9 +1,9 @@
-"""The loss in closed form: Lemmas 4.1, A.3 and A.6 and Corollary A.4 of Gatmiry et al. (2024).
+"""The forward pass and the loss in closed form: Theorem A.1, Lemmas 4.1, A.3, A.6, Corollary A.4.
 
 The truth is the forward pass itself, averaged exactly, and the expansion in words beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.models import GATMIRY
+from innerloop.papers import Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, relative, symmetric
 from innerloop.papers.gatmiry2024 import settings
-from innerloop.papers.gatmiry2024.settings import ROTATED, average, between, power
+from innerloop.papers.gatmiry2024.settings import ROTATED, aligned, average, between, power
 from innerloop.papers.quantity import ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.prompt import Prompt
 from innerloop.tasks import LinearRegression
 
 D, SIGMA, INVERSE = ROTATED.d, ROTATED.covariance, ROTATED.prior
@@ -26,14 +27,87 @@ TRACE = r"\mathbb{E}_X \mathrm{tr}\left((I - A^{1/2} \Sigma A^{1/2})^{2L}\right)
 NORM = r"\mathbb{E}\left\|\Sigma^{*-1/2} (I - \Sigma A)^L \Sigma^{*1/2}\right\|^2"
 
 
+def unrolled(a: Tensor, u: Tensor, s: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """start prod_i (I - S A_i), and sum_i u_i^T S A_i prod_{j>i} (I - S A_j)."""
+    left, shift = start, torch.zeros_like(u[:1])
+    for a_layer, u_layer in zip(a, u, strict=True):
+        factor = identity(u.shape[-1]) - s @ a_layer
+        left, shift = left @ factor, shift @ factor + u_layer[None] @ s @ a_layer
+    return left, shift
+
+
+def stated_labels(a: Tensor, u: Tensor, prompt: Prompt, w: Tensor, sign: int) -> Sequence[Tensor]:
+    """y^(t) of Eq. 12 and y_q^(t) of Eq. 13, u with this sign in (12) and the opposite in (13)."""
+    left, shift = unrolled(a, u, prompt.x.mT @ prompt.x / prompt.n, w.unsqueeze(1))
+    row = (left + sign * shift).squeeze(1)
+    labels = torch.einsum("bd,bnd->bn", row, prompt.x)
+    return labels, prompt.y_query[:, 0] - (row * prompt.x_query[:, 0]).sum(-1)
+
+
+def label_gap(sign: int, *, reverse: bool = False, shifted: bool = True) -> float:
+    """Of Eq. 12 and 13 from the label row of the forward pass, relative; the largest of 5 seeds."""
+    gaps = []
+    for seed in range(5):
+        w, x = normal(seed, 64, 4), normal(seed + 100, 64, 10, 4)
+        y = torch.einsum("bd,bnd->bn", w, x)
+        prompt = Prompt(x[:, :-1], y[:, :-1], x[:, -1:], y[:, -1:])
+        a, u = 0.3 * normal(seed + 200, 3, 4, 4), 0.5 * shifted * normal(seed + 300, 3, 4)
+        row = GATMIRY.layers(*settings.paper_weights(a, u), prompt.token_matrix())[:, -1]
+        if reverse:
+            a, u = a.flip(0), u.flip(0)
+        labels, query = stated_labels(a, u, prompt, w, sign)
+        gaps += [relative(labels, row[:, :-1]), relative(-query, row[:, -1])]
+    return max(gaps)
+
+
+@claim(
+    "gatmiry2024/theoremA.1",
+    "The labels after t layers, with different weights (A, u) in every layer, in closed form",
+    source="Theorem A.1, Eq. 12 and 13",
+    formula=aligned(
+        r"y^{(t)\top} = w^{*\top} \prod_{i=0}^{t-1} (I - \Sigma A^{(i)}) X + "
+        r"\sum_{i=0}^{t-1} u^{(i)\top} \Sigma A^{(i)} \prod_{j=i+1}^{t-1} (I - \Sigma A^{(j)}) X,",
+        r"y_q^{(t)} = y_q - w^{*\top} \prod_{i=0}^{t-1} (I - \Sigma A^{(i)}) x_q - \sum_{i=0}^{t-1}"
+        r" u^{(i)\top} \Sigma A^{(i)} \prod_{j=i+1}^{t-1} (I - \Sigma A^{(j)}) x_q",
+    ),
+)
+def labels_after_layers(scale: Scale) -> Verdict:
+    printed, right, without = checks(
+        "largest relative difference of Eq. 12 and 13 from the label row of the forward pass",
+        ROUNDING,
+        {
+            "as printed": label_gap(+1),
+            "opposite sign of u": label_gap(-1),
+            "without u": label_gap(+1, shifted=False),
+        },
+        unlike={"opposite sign of u, layers in reverse order": label_gap(-1, reverse=True)},
+    )
+    labels, sums = (
+        r"y_q^{(t)} = y_q - w^{*\top} \cdots x_q",
+        r"\sum_i u^{(i)\top} \Sigma A^{(i)} \prod_{j>i} (I - \Sigma A^{(j)}) x_q",
+    )
+    return Verdict(
+        [printed],
+        [right, without],
+        Correction(
+            aligned(labels, "- " + sums),
+            aligned(labels, "+ " + sums),
+            "The terms in u have the wrong sign, in (12) and in (13): by (3) a layer turns a label "
+            "row v^T X into (v^T (I - Sigma A) - u^T Sigma A) X. The proof's update of y^(t) leaves"
+            " u out, and has X X^T = Sigma without 1/n. The loss stays: w* is symmetric about 0.",
+            Kind.STATEMENT,
+            f"The printed form is off by {printed.measured:.2f} of the largest label, the "
+            f"corrected one by {right.measured:.0e}; without u they agree.",
+        ),
+        settings={"d, n, layers": "4, 9, 3", "prompts": 64, "A": "dense", "seeds": 5},
+    )
+
+
 def layered_terms(a: Tensor, u: Tensor, outer: Tensor | None = None) -> tuple[float, float]:
     """The two terms of Lemma A.3; the outer factors as printed, of the sample, or of `outer`."""
 
     def formula(s: Tensor) -> Tensor:
-        left, shift = identity(D), torch.zeros(1, D, dtype=DTYPE)
-        for a_layer, u_layer in zip(a, u, strict=True):
-            factor = identity(D) - s @ a_layer
-            left, shift = left @ factor, shift @ factor + u_layer[None] @ s @ a_layer
+        left, shift = unrolled(a, u, s, identity(D))
         root = s if outer is None else outer
         half, inverse_half = power(root, 0.5), power(root, -0.5)
         terms = (inverse_half @ left @ half, shift @ half)
@@ -102,19 +176,17 @@ def norm_loss(a: Tensor, loops: int, covariance: Tensor = SIGMA) -> float:
 
 def telescoped_shift(a: Tensor, u: Tensor, loops: int) -> float:
     """E |u^T (I - (I - S A)^L) Sigma*^1/2|^2."""
-    half = power(SIGMA, 0.5)
 
     def formula(s: Tensor) -> Tensor:
         last = torch.linalg.matrix_power(identity(D) - s @ a, loops)
-        return (u @ (identity(D) - last) @ half).square().sum((-2, -1))
+        return (u @ (identity(D) - last) @ power(SIGMA, 0.5)).square().sum((-2, -1))
 
     return average(formula, ROTATED, 2 * loops).item()
 
 
 LOSS_OF_LOOPS = (
-    r"\begin{aligned} L(A, u) = {} & "
-    + TRACE
-    + r" \\ & + \mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma A)^{L-1-i} "
+    rf"\begin{{aligned}} L(A, u) = {{}} & {TRACE} \\ & + "
+    r"\mathbb{E}_X \left\|\sum_{i=0}^{L-1} u^\top \Sigma A (I - \Sigma A)^{L-1-i} "
     r"\Sigma^{1/2}\right\|^2 \end{aligned}"
 )
 
@@ -128,8 +200,8 @@ LOSS_OF_LOOPS = (
 def loss_of_loops(scale: Scale) -> Verdict:
     loops = scale.pick(smoke=2, quick=3, paper=3)
     u = normal(2, 1, D)
-    rays = {"on": ON_RAY.expand(loops, D, D), "off": OFF_RAY.expand(loops, D, D)}
     shifts = u.expand(loops, D)
+    rays = {"on": ON_RAY.expand(loops, D, D), "off": OFF_RAY.expand(loops, D, D)}
     truth = {k: settings.transformer_loss(a, ROTATED, shifts) for k, a in rays.items()}
     printed_shift = {k: layered_terms(a, shifts)[1] for k, a in rays.items()}
     printed = {k: trace_loss(a[0], loops) + printed_shift[k] for k, a in rays.items()}
@@ -146,15 +218,13 @@ def loss_of_loops(scale: Scale) -> Verdict:
         },
         unlike={"second term as printed": relative(norm + printed_shift["off"], truth["off"])},
     )
+    shift = r"+ \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) \Sigma^{*1/2}\right\|^2"
     return Verdict(
         [on, off],
         right,
         Correction(
             LOSS_OF_LOOPS,
-            r"\begin{aligned} & "
-            + NORM
-            + r" \\ & + \mathbb{E} \left\|u^\top \left(I - (I - \Sigma A)^L\right) "
-            r"\Sigma^{*1/2}\right\|^2 \end{aligned}",
+            aligned(NORM, shift),
             "As in Lemma A.3 the outer factors are of the population, and the first term is the "
             "loss only on the ray (see Lemma 4.1). That u = 0 is best remains true.",
             Kind.STATEMENT,
@@ -190,7 +260,7 @@ def loss_as_trace(scale: Scale) -> Verdict:
         unlike={"outer factors exchanged": over_loss(partial(norm_loss, covariance=INVERSE))},
         measure=lambda ratios: max(abs(ratio - 1) for ratio in ratios),
     )
-    below = checks(
+    right += checks(
         "largest printed formula / loss - 1",
         at_most(-1e-10, "tr M^2 < |M|_F^2 unless M is symmetric; 1e-10 is rounding"),
         {"off the ray": max(printed) - 1},
@@ -200,19 +270,19 @@ def loss_as_trace(scale: Scale) -> Verdict:
     losses = [(settings.looped_loss(a, task, L), trace_loss(a, L, task)) for L in depths]
     return Verdict(
         [wrong],
-        [*right, *below],
+        right,
         Correction(
             "L(A, 0) = " + TRACE,
-            r"\begin{aligned} & L(A, 0) = " + NORM + r" \\ & \ge " + TRACE + r" \end{aligned}",
-            "With M = (I - Sigma A)^L, where Sigma* = I, the loss is E tr M M^T and the formula "
-            "E tr M^2. M is symmetric for every sample only on the ray; elsewhere the formula is "
-            "too small. Later results survive where they use it as a lower bound.",
+            aligned("L(A, 0) = " + NORM, r"\ge " + TRACE),
+            "With M = (I - Sigma A)^L, where Sigma* = I, the loss is E tr M M^T, the formula "
+            "E tr M^2: too small off the ray, where M is not symmetric. Later results survive "
+            "where they use it as a lower bound.",
             Kind.STATEMENT,
             "Sigma* = I, n = 5, A = diag(1.2, 0.4): the loss (and the formula) is "
             + ", ".join(f"{loss:.4f} ({trace:.4f})" for loss, trace in losses)
             + f" for {', '.join(map(str, depths))} loops.",
         ),
-        settings={"task": ROTATED, "loops": ", ".join(map(str, depths))},
+        settings={"task": ROTATED, "loops": depths},
     )
 
 
@@ -220,13 +290,12 @@ def loss_as_trace(scale: Scale) -> Verdict:
     "gatmiry2024/lemmaA.6",
     "The preconditioner can be moved into the distribution of the covariates",
     source="Lemma A.6",
-    formula=r"\begin{aligned} & "
-    + TRACE
-    + r" = \mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right], \\ & \tilde x_i \sim "
-    r"\mathcal{N}(0, A^{1/2} \Sigma^* A^{1/2}) \end{aligned}",
+    formula=aligned(
+        TRACE + r" = \mathrm{tr}\,\mathbb{E}\left[(I - \tilde\Sigma)^{2L}\right],",
+        r"\tilde x_i \sim \mathcal{N}(0, A^{1/2} \Sigma^* A^{1/2})",
+    ),
 )
 def changed_covariance(scale: Scale) -> Verdict:
-    """The left side by quadrature and in words, the right side by moments."""
     left = trace_loss(OFF_RAY, 2)
     words = theory.linear.lower_bound(OFF_RAY, SIGMA, ROTATED.n, loops=2).item()
 
@@ -236,16 +305,15 @@ def changed_covariance(scale: Scale) -> Verdict:
 
     return Verdict(
         checks(
-            "relative difference from the left side",
+            "relative difference from the left side by quadrature",
             ROUNDING,
-            {"the right side": right(SIGMA), "the left side in words": words},
+            {"the right side by moments": right(SIGMA), "the left side in words": words},
             unlike={"covariance A^1/2 Sigma*^2 A^1/2": right(SIGMA @ SIGMA)},
-            measure=lambda value: relative(value, left),
+            measure=partial(relative, exact=left),
         ),
         settings={"task": ROTATED, "loops": 2, "A": "symmetric, off the ray"},
         remarks=[
-            "The text before the formula has a further factor Sigma^1/2 in the trace.",
-            "The left side is called the first part of the loss; it is so on the ray only, see "
-            "Lemma 4.1.",
+            "The text before the formula has a further factor Sigma^1/2 in the trace, and calls "
+            "the left side the first part of the loss: only on the ray, see Lemma 4.1.",
         ],
     )

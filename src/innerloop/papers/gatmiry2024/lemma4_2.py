@@ -1,7 +1,7 @@
 """Moments of the sample covariance: Lemmas 4.2 (A.5), 4.3 (A.7) and A.2 of Gatmiry et al. (2024).
 
-The eigenvalues are exact fractions, compared with a quadrature of the matrices themselves. A bound
-is judged by how much of the room that it leaves is used: |alpha - lambda^k| over what is allowed.
+Eigenvalues are exact fractions. A bound is judged by the share of its room that is used:
+|alpha - lambda^k| over what is allowed.
 """
 
 import math
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, relative
 from innerloop.papers.gatmiry2024.lemma4_1 import OFF_RAY
-from innerloop.papers.gatmiry2024.settings import ROTATED, accuracy, average, between
+from innerloop.papers.gatmiry2024.settings import ROTATED, accuracy, aligned, average, between
 from innerloop.papers.quantity import FROM_BELOW, INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
+ENOUGH = r"\text{if } n \ge 16 L^2 d^2"
 Setting = tuple[list[Fraction], int, int]
 """The spectrum of a covariance, a prompt length, and L."""
 Allowed = Callable[[int, int, int, int], float]
@@ -27,17 +27,16 @@ Allowed = Callable[[int, int, int, int], float]
 
 
 def power_of_delta(k: int, loops: int, n: int, d: int) -> float:
-    """delta^k of Lemmas 4.2 and 4.3, delta = (8 L d / sqrt n)^{1/(2L)}."""
     return accuracy(loops, n, d) ** k
 
 
 def delta_alone(k: int, loops: int, n: int, d: int) -> float:
-    """delta, which Lemma A.5 has in place of delta^k."""
+    """Lemma A.5 has it in place of delta^k."""
     return accuracy(loops, n, d)
 
 
 def delta_of_k(k: int, loops: int, n: int, d: int) -> float:
-    """4 k d / sqrt n, the excess in the proofs, which Lemma A.7 calls delta^k."""
+    """The excess in the proofs, which Lemma A.7 calls delta^k."""
     return 4 * k * d / math.sqrt(n)
 
 
@@ -45,14 +44,11 @@ def long_enough(scale: Scale) -> list[Setting]:
     """n = 16 L^2 d^2 is the shortest prompt that Lemma A.2 admits for k = 2L."""
     dimensions = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 5), paper=(1, 2, 3, 5, 10))
     depths = scale.pick(smoke=(1, 2, 3), quick=(1, 2, 3, 4), paper=(1, 2, 3, 4, 5))
+    one = Fraction(1)
     return [
         (spectrum, 16 * loops**2 * d**2, loops)
         for d, loops in product(dimensions, depths)
-        for spectrum in (
-            [Fraction(1)] * d,
-            [Fraction(1, i + 1) for i in range(d)],
-            [Fraction(3)] * d,
-        )
+        for spectrum in ([one] * d, [one / i for i in range(1, d + 1)], [3 * one] * d)
     ]
 
 
@@ -74,14 +70,14 @@ def moment(a: Tensor, k: int, *, residual: bool) -> Tensor:
 def in_eigenbasis(*, residual: bool) -> list[Check]:
     values, vectors = torch.linalg.eigh(between(OFF_RAY, ROTATED.covariance))
     spectrum, n, k = [Fraction(v) for v in values.tolist()], ROTATED.n, 4
+    truth = moment(OFF_RAY, k, residual=residual)
 
     def gap(basis: Tensor, n: int) -> float:
         exact = [float(v) for v in exact_eigenvalues(residual=residual)(spectrum, n, k)]
-        matrix = basis @ torch.tensor(exact, dtype=DTYPE).diag() @ basis.mT
-        return relative(matrix, moment(OFF_RAY, k, residual=residual))
+        return relative(basis @ torch.tensor(exact, dtype=DTYPE).diag() @ basis.mT, truth)
 
     return checks(
-        f"relative distance of the moment of order {k}, by quadrature, from its exact eigenvalues",
+        f"relative distance of the moment of order {k} by quadrature from its exact eigenvalues",
         ROUNDING,
         {"on the stated eigenvectors": gap(vectors, n)},
         unlike={
@@ -95,13 +91,12 @@ def bound_checks(
     scale: Scale, short: Setting, allowed: Allowed, corrected: Allowed, *, residual: bool
 ) -> list[Check]:
     """A bound as printed at a short prompt, then with the condition that it lacks."""
-    exact = exact_eigenvalues(residual=residual)
 
     def use(bound: Allowed, spectrum: list[Fraction], n: int, loops: int) -> float:
-        shares = []
+        shares, exact = [], exact_eigenvalues(residual=residual)
         for k in range(1, 2 * loops + 1):
-            limits = [(1 - v if residual else v) ** k for v in spectrum]
-            excess = max(abs(v - w) for v, w in zip(exact(spectrum, n, k), limits, strict=True))
+            pairs = zip(exact(spectrum, n, k), spectrum, strict=True)
+            excess = max(abs(value - (1 - v if residual else v) ** k) for value, v in pairs)
             room = bound(k, loops, n, len(spectrum)) * float(max(spectrum) + residual) ** k
             shares.append(float(excess) / room)
         return max(shares)
@@ -146,25 +141,22 @@ def moments_verdict(
         for k in range(1, 2 * loops + 1)
         for m, v in zip(exact(spectrum, n, k), spectrum, strict=True)
     ]
+    distance, alpha = r"\left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right|", r"\alpha_{n,d,k}^{(j)}"
     return Verdict(
         [off],
         [*right, *not_below(moments)],
         Correction(
-            r"\begin{aligned} & \left|\alpha_{n,d,k}^{(j)} - \lambda_j^k\right| \le "
-            + printed
-            + r" \lambda_1^k \\ & \text{for every } n > d \end{aligned}",
-            r"\begin{aligned} & \lambda_j^k \le \alpha_{n,d,k}^{(j)} \le \lambda_j^k + "
-            + room
-            + r" \lambda_1^k \\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
+            aligned(rf"{distance} \le {printed} \lambda_1^k", r"\text{for every } n > d"),
+            aligned(rf"\lambda_j^k \le {alpha} \le \lambda_j^k + {room} \lambda_1^k", ENOUGH),
             "Without the condition on n of Lemma A.2, on which the proof rests, the bound is "
-            "false; that it suffices is measured. Below no delta is needed: E[S^k] is a sum over "
-            f"pairings with positive terms, of which one is Sigma^k. {note}",
+            "false; that it suffices is measured. From below no delta is needed: E[S^k] is a sum "
+            f"over pairings with positive terms, one of them Sigma^k. {note}",
             Kind.STATEMENT,
             "White covariates, d = 5, n = 10, L = 3, k = 6: the moment is "
             f"{float(exact(*short[:2], 6)[0]):.2f}, and the bound allows "
             f"{1 + allowed(6, 3, 10, 5):.2f}.",
         ),
-        settings={"task of the quadrature": ROTATED},
+        settings={"quadrature": ROTATED},
     )
 
 
@@ -206,15 +198,15 @@ def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
         right,
         Correction(
             inequality,
-            r"\begin{aligned} & " + inequality + r"\\ & \text{if } n \ge 16 L^2 d^2 \end{aligned}",
-            "The lemma inherits the missing condition on n from Lemma 4.2. With it, it follows by "
-            "the binomial formula: power j is off by at most 4jd/sqrt(n) lambda_1^j, in sum at "
-            f"most 4kd/sqrt(n) (1 + lambda_1)^k, and 4kd/sqrt(n) <= delta^k. {note}",
+            aligned(inequality, ENOUGH),
+            "The condition on n is missing as in Lemma 4.2. With it the lemma follows by the "
+            "binomial formula: power j is off by at most 4jd/sqrt(n) lambda_1^j, in sum at most "
+            f"4kd/sqrt(n) (1 + lambda_1)^k, and 4kd/sqrt(n) <= delta^k. {note}",
             Kind.STATEMENT,
             "d = 2, n = 3, L = 3 and A^1/2 Sigma* A^1/2 = 3 I: the sixth moment is "
             f"{beta:.0f}, and the bound allows {bound:.0f}.",
         ),
-        settings={"task of the quadrature": ROTATED},
+        settings={"quadrature": ROTATED},
     )
 
 
@@ -227,8 +219,7 @@ def residuals_verdict(scale: Scale, allowed: Allowed, note: str) -> Verdict:
     r"\beta_i^{(k)} \le (1 - \lambda_i)^k + \delta^k (\lambda_1 + 1)^k \end{aligned}",
 )
 def residual_control(scale: Scale) -> Verdict:
-    note = "The sums over eigenvalues run to d; n is printed."
-    return residuals_verdict(scale, power_of_delta, note)
+    return residuals_verdict(scale, power_of_delta, "The sums over eigenvalues run to d, not n.")
 
 
 @claim(
@@ -240,7 +231,7 @@ def residual_control(scale: Scale) -> Verdict:
 )
 def residual_control_restated(scale: Scale) -> Verdict:
     note = (
-        "Here delta^k is 4kd/sqrt(n), as in the main text at k = 2L only, and beta is of "
+        "Here delta^k is 4kd/sqrt(n), right at k = 2L only, and beta is of "
         "(A^1/2 Sigma A^1/2 - I)^k. In (21) the term i = 0 is missing and the sign is (-1)^(k-i)."
     )
     return residuals_verdict(scale, delta_of_k, note)
@@ -255,28 +246,27 @@ def white_moment(k: int, n: int, d: int) -> Fraction:
     "gatmiry2024/lemmaA.2",
     "The moments of the covariance of a white sample are close to 1 for long prompts",
     source="Lemma A.2",
-    formula=r"\mathbb{E}\left[\tfrac{1}{n} \sum_{i=1}^n x_i x_i^\top\right] = "
-    r"\alpha_{n,k,d} I,\qquad 1 \le \alpha_{n,d,k} \le 1 + \frac{4kd}{\sqrt n}\quad\text{if } n "
-    r"\ge 4k^2d^2",
+    formula=r"\mathbb{E}\left[\tfrac{1}{n} \sum_{i=1}^n x_i x_i^\top\right] = \alpha_{n,k,d} "
+    r"I,\qquad 1 \le \alpha_{n,d,k} \le 1 + \frac{4kd}{\sqrt n}\quad\text{if } n \ge 4k^2d^2",
 )
 def white_moments(scale: Scale) -> Verdict:
     powers = scale.pick(smoke=range(1, 7), quick=range(1, 11), paper=range(1, 15))
     sizes = scale.pick(smoke=(1, 2, 5), quick=(1, 2, 5, 20), paper=(1, 2, 5, 20, 100))
     admitted = [(k, 4 * k**2 * d**2, d) for k in powers for d in sizes]
-    bounds = checks(
-        "largest (alpha - 1) / (4 k d / sqrt n)",
-        INEQUALITY,
-        {"n = 4 k^2 d^2": admitted},
-        unlike={"k = 6, n = 10, d = 5": [(6, 10, 5)]},
-        measure=lambda cases: max(
-            float(white_moment(k, n, d) - 1) / (4 * k * d / math.sqrt(n)) for k, n, d in cases
-        ),
-    ) + not_below([(white_moment(k, n, d), n, k) for k, n, d in admitted])
+
+    def use(k: int, n: int, d: int) -> float:
+        return float(white_moment(k, n, d) - 1) / (4 * k * d / math.sqrt(n))
 
     def gap(k: int, n: int) -> float:
         stated = float(white_moment(4, n, ROTATED.d)) * identity(ROTATED.d)
         return relative(stated, moment(ROTATED.prior, k, residual=False))
 
+    bounds = checks(
+        "largest (alpha - 1) / (4 k d / sqrt n)",
+        INEQUALITY,
+        {"n = 4 k^2 d^2": max(use(*case) for case in admitted)},
+        unlike={"k = 6, n = 10, d = 5": use(6, 10, 5)},
+    ) + not_below([(white_moment(k, n, d), n, k) for k, n, d in admitted])
     without, with_power = checks(
         "relative distance from alpha_(n,d,4) I, by quadrature",
         ROUNDING,
@@ -290,11 +280,11 @@ def white_moments(scale: Scale) -> Verdict:
             r"\mathbb{E}\left[\tfrac{1}{n} \sum_i x_i x_i^\top\right] = \alpha_{n,k,d} I",
             r"\mathbb{E}\left[\left(\tfrac{1}{n} \sum_i x_i x_i^\top\right)^k\right] = "
             r"\alpha_{n,d,k} I",
-            "The power k is missing; with it the lemma holds wherever we looked. Two steps of the "
-            "proof do not: 2m vectors have (2m-1)!! pairings, not (2m)!! (gatmiry2024/cycle-counts)"
-            ", and the last step needs 2kd/sqrt(n) <= 1/2, while the condition gives 1.",
+            "The power k is missing. Two steps of the proof are wrong, though the lemma holds "
+            "wherever we looked: 2m vectors have (2m-1)!! pairings, not (2m)!! (gatmiry2024/"
+            "cycle-counts), and the last needs 2kd/sqrt(n) <= 1/2, where the condition gives 1.",
             Kind.MISPRINT,
         ),
-        settings={"k": f"1 to {powers[-1]}", "d": ", ".join(map(str, sizes))},
+        settings={"k": f"1 to {powers[-1]}", "d": sizes},
         remarks=[f"The excess, of order 1/n, is at most {bounds[0].measured:.3f} of the bound."],
     )

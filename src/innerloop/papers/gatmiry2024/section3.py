@@ -1,7 +1,4 @@
-"""Section 3 of Gatmiry et al. (2024) before its theorems: gradient descent, and loops that take it.
-
-The paper's A stands in Q itself, so that the step on the prompt is preconditioned by A^T.
-"""
+"""Section 3 of Gatmiry et al. (2024) before its theorems: gradient descent, in loops."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +9,10 @@ from torch.autograd.functional import hessian, jacobian
 
 from innerloop.algorithms import GradientDescent
 from innerloop.models import GATMIRY
+from innerloop.papers import Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import generator, identity, normal, relative
 from innerloop.papers.gatmiry2024.settings import paper_weights
 from innerloop.papers.quantity import ROUNDING, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 SEEDS = range(5)
@@ -80,8 +76,7 @@ def descent_converges(scale: Scale) -> Verdict:
             r"\begin{aligned} & \text{step } \tfrac{1}{\lambda_{\max}(H)},\quad H = 2 X X^\top, "
             r"\\ & \|w_t - w^*\| \le \left(1 - \tfrac{1}{\kappa}\right)^t \|w^*\| \end{aligned}",
             "A step size has the unit of 1/H, and 1/kappa has none: the eigenvalues of XX^T are "
-            "about n, and descent diverges. With 1/lambda_max(H) the number of iterations is as "
-            "stated. The Hessian is 2XX^T, and the loss is printed with w* for w.",
+            "about n, and descent diverges. The loss is printed with w* for w.",
             Kind.STATEMENT,
             f"d = {d}, n = {n}: kappa is {min(kappas):.2f} to {max(kappas):.2f}, and after kappa "
             f"steps of size 1/kappa the error is up to {diverges.measured:.0e} times |w*|.",
@@ -107,8 +102,8 @@ def loops_are_gradient_steps(scale: Scale) -> Verdict:
         for seed in SEEDS:
             prompt, a = task.sample(64, generator=generator(seed)), 0.3 * normal(seed, 4, 4)
             transformer = GATMIRY.predict(*paper_weights(a.expand(loops, -1, -1)), prompt)
-            descent = GradientDescent.repeated(preconditioner(a), loops)
-            gaps.append(relative(descent(prompt), transformer))
+            descent = GradientDescent.repeated(preconditioner(a), loops)(prompt)
+            gaps.append(relative(descent, transformer))
         return max(gaps)
 
     plain, transposed = checks(
@@ -139,9 +134,9 @@ def loops_are_gradient_steps(scale: Scale) -> Verdict:
             r"-\tfrac{1}{n} X y, \\ & w_1 = -A^\top \nabla R(0) = \tfrac{1}{n} A^\top X y "
             r"\end{aligned}",
             "With A in Q the preconditioner is A^T: the label row of (6) is y^T X^T A. The "
-            "objective is printed with w* for w, and its gradient at 0 is -2Xy and not Xy, with "
-            "which the labels would grow in (9). The factor 1/(2n) makes every line right.",
+            "objective is printed with w* for w; its gradient at 0 is -2Xy, and with Xy the labels "
+            "would grow in (9). The factor 1/(2n) makes every line right.",
             Kind.MISPRINT,
         ),
-        settings={"task": task, "loops": loops, "A": "dense, not symmetric", "seeds": "0 to 4"},
+        settings={"task": task, "loops": loops, "A": "dense", "seeds": len(SEEDS)},
     )

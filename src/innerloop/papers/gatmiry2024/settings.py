@@ -1,17 +1,13 @@
 """What several claims of the paper share: its delta, its weights, and exact averages over contexts.
 
-As in section 3.5, A is any d x d matrix; in the order of symmetric matrices its symmetric part is
-meant. S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the
-population, and *the ray* the set of A = a Sigma*^-1.
-
-Losses are exact. They average polynomials in S, so printed formulas and the transformer's own
-forward pass are evaluated at the nodes of a quadrature that integrates them without error. The
-expansion in words, `theory.linear.tied_risk`, is a second and independent way.
+A is any d x d matrix, as in section 3.5; the order of symmetric matrices means its symmetric part.
+S is the covariance of the sample (the paper's Sigma without a star), Sigma* that of the population,
+and *the ray* the set of A = a Sigma*^-1. Losses average polynomials in S, and a quadrature does so
+without error; the expansion in words, `theory.linear.tied_risk`, is a second and independent way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -27,9 +23,12 @@ from innerloop.tasks import LinearRegression
 
 ROTATED = LinearRegression.with_inverse_prior(rotated([1.2, 0.5, 0.3], seed=0), 6)
 """A task without symmetries: d = 3, three variances, rotated axes."""
-DESCENT = at_most(
-    1e-8, "descent ends at a gradient of 1e-11, where the loss is quadratic: far below this"
-)
+DESCENT = at_most(1e-8, "descent ends at a gradient of 1e-11, and the loss is quadratic there")
+
+
+def aligned(*lines: str) -> str:
+    """One formula on several lines."""
+    return r"\begin{aligned} & " + r" \\ & ".join(lines) + r" \end{aligned}"
 
 
 def accuracy(loops: int, n: float, d: int) -> float:
@@ -64,9 +63,7 @@ def sheared(t: float) -> Float[Tensor, "2 2"]:
     return torch.tensor([[1, -t], [0, 1]], dtype=DTYPE)
 
 
-def paper_weights(
-    a: Float[Tensor, "layers d d"], u: Float[Tensor, "layers d"] | None = None
-) -> tuple[Tensor, Tensor]:
+def paper_weights(a: Tensor, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(P, Q) of Eq. 11 in the paper's own sign: P = [[0, 0], [u^T, 1]], Q = [[A, 0], [0, 0]]."""
     q = pad(a, (0, 1, 0, 1))
     p = torch.zeros_like(q)
@@ -76,35 +73,27 @@ def paper_weights(
     return p, q
 
 
-def contexts(
-    task: LinearRegression, degree: int
-) -> tuple[Float[Tensor, "nodes d d"], Float[Tensor, " nodes"]]:
+def contexts(task: LinearRegression, degree: int) -> tuple[Float[Tensor, "b d d"], Tensor]:
     """Factors F with S = F F^T, and weights that average polynomials in S of this degree."""
     factors, weights = theory.wishart.wishart_nodes(task.n, task.d, degree)
     return torch.linalg.cholesky(task.covariance) @ factors / task.n**0.5, weights
 
 
 def average(formula: Callable[[Tensor], Tensor], task: LinearRegression, degree: int) -> Tensor:
-    """E formula(S) for a polynomial of this degree in S; the formula maps [nodes, d, d]."""
+    """E formula(S) for a polynomial of this degree, which maps [nodes, d, d]."""
     factors, weights = contexts(task, degree)
     return torch.einsum("b,b...->...", weights, formula(factors @ factors.mT))
 
 
-def prediction_error(
-    a: Tensor, u: Tensor | None, root: Float[Tensor, "batch d d"], w: Tensor, query: Tensor
-) -> Float[Tensor, " batch"]:
+def prediction_error(a: Tensor, u: Tensor | None, root: Tensor, w: Tensor, query: Tensor) -> Tensor:
     """TF(Z_0) - y_q of contexts with S = root^T root: for the model d examples stand for n."""
     x = len(w) ** 0.5 * root
     prompt = Prompt(x, x @ w, query.expand(1, 1, -1), (w @ query).expand(len(x), 1))
     return (GATMIRY.predict(*paper_weights(a, u), prompt) - prompt.y_query)[:, 0]
 
 
-def transformer_loss(
-    a: Float[Tensor, "layers d d"],
-    task: LinearRegression,
-    u: Float[Tensor, "layers d"] | None = None,
-) -> float:
-    """E (TF(Z_0) - y_q)^2 of the forward pass (3) and (4) itself, exactly.
+def transformer_loss(a: Tensor, task: LinearRegression, u: Tensor | None = None) -> float:
+    """E (TF(Z_0) - y_q)^2 of the forward pass (3) and (4) itself, with layers A and u, exactly.
 
     The error is bilinear in (w, x_q) plus, with shifts u, linear in x_q: its mean square over
     Gaussians is the sum of squares over the columns of a root of each covariance.
@@ -120,7 +109,6 @@ def transformer_loss(
 
 
 def looped_loss(a: Float[Tensor, "d d"], task: LinearRegression, loops: int) -> float:
-    """That of the forward pass with one A in every loop."""
     return transformer_loss(a.expand(loops, -1, -1), task)
 
 
@@ -130,13 +118,10 @@ def least_loss(loops: int, n: int, d: int) -> float:
     return float(theory.linear.long_prompt_risk(best, loops, n, d))
 
 
-def word_loss(
-    task: LinearRegression, loops: int, u: Float[Tensor, " d"] | None = None
-) -> Callable[[Tensor], Tensor]:
+def word_loss(task: LinearRegression, loops: int, u: Tensor | None = None) -> Callable[..., Tensor]:
     """A -> L(A, u) by the expansion in words: any n, and differentiable.
 
     theory's preconditioner multiplies the gradient, as A^T does in the paper (Proposition 3.1).
     """
-    return lambda a: theory.linear.tied_risk(
-        a.mT, task.covariance, task.n, task.prior, loops=loops, shift=u
-    )
+    risk = partial(theory.linear.tied_risk, loops=loops, shift=u)
+    return lambda a: risk(a.mT, task.covariance, task.n, task.prior)

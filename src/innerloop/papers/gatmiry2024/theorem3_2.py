@@ -1,8 +1,7 @@
 """The minimum for very long prompts: Theorems 3.2 and A.8 of Gatmiry et al. (2024).
 
-The bounds say something for n of about 1e7 and more. Y is the limit of sqrt(n) (S - I): symmetric
-Gaussian, variance 1 off the diagonal and 2 on it. To leading order the best symmetric A = a*/Sigma*
-has the loss E tr Y^{2L} / n^L, and 1 - a* is kappa_L / n. Table 1 states nothing of its own.
+The bounds say something from n = 1e7 on. Y is the limit of sqrt(n) (S - I): symmetric Gaussian,
+variance 1 off the diagonal and 2 on it. Table 1 states nothing of its own.
 """
 
 import math
@@ -14,14 +13,14 @@ from operator import truediv
 import torch
 from scipy.linalg import sqrtm
 from torch import Tensor
+from torch.autograd.functional import hessian
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, rotated
 from innerloop.papers.gatmiry2024 import settings
-from innerloop.papers.gatmiry2024.settings import accuracy, least_loss, power
+from innerloop.papers.gatmiry2024.settings import accuracy, aligned, least_loss, power
 from innerloop.papers.quantity import INEQUALITY, Tolerance, at_least, at_most, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.tasks import LinearRegression
 
 SIGMA = rotated([1.0, 0.3], seed=0)
@@ -31,7 +30,7 @@ Setting = tuple[int, int, int]
 
 
 def shortest(radius: float, loops: int, d: int) -> Setting:
-    """With c = 8 delta d^{1/(2L)} at most this; the theorems ask for 4."""
+    """The shortest prompt with c = 8 delta d^{1/(2L)} at most this; the theorems ask for 4."""
     return loops, math.ceil((8 * loops * d**2 * (8 / radius) ** (2 * loops)) ** 2), d
 
 
@@ -45,11 +44,6 @@ def gaussian_loss(loops: int, n: int, d: int) -> float:
     return moments[loops - 1] / n**loops
 
 
-def highest_power(loops: int, n: int, d: int) -> float:
-    """Of d, in the same."""
-    return math.comb(2 * loops, loops) * d ** (loops + 1) / ((loops + 1) * n**loops)
-
-
 def kappa_over_n(loops: int, n: int, d: int) -> float:
     return float(theory.linear.gap_constant(loops, d)) / n
 
@@ -57,14 +51,12 @@ def kappa_over_n(loops: int, n: int, d: int) -> float:
 def free_minimum(loops: int, n: int, d: int, seed: int) -> Tensor:
     """Where descent over all A ends; it begins at 1/sqrt(n) from Sigma*^-1."""
     loss = settings.word_loss(LinearRegression.with_inverse_prior(SIGMA, n), loops)
-    best = least_loss(loops, n, d)
-    outer = power(SIGMA, -0.5)
+    best, outer = least_loss(loops, n, d), power(SIGMA, -0.5)
 
     def point(vector: Tensor) -> Tensor:
         return outer @ (identity(d) + vector.view(d, d) / n**0.5) @ outer
 
-    _, end = theory.flow.descend(lambda v: loss(point(v)) / best, normal(seed, d**2))
-    return point(end)
+    return point(theory.flow.descend(lambda v: loss(point(v)) / best, normal(seed, d**2))[1])
 
 
 def root_distance(a: Tensor) -> float:
@@ -75,30 +67,31 @@ def root_distance(a: Tensor) -> float:
 
 def shift_weight(a: Tensor, n: int) -> float:
     """The least E |u^T (I - (I - S A)^2) Sigma*^1/2|^2 / |u|^2."""
-    task = LinearRegression.with_inverse_prior(SIGMA, n)
-    weight = torch.autograd.functional.hessian(
-        lambda u: settings.word_loss(task, 2, u)(a), torch.zeros(2, dtype=DTYPE)
-    )
+    task, zero = LinearRegression.with_inverse_prior(SIGMA, n), torch.zeros(2, dtype=DTYPE)
+    weight = hessian(lambda u: settings.word_loss(task, 2, u)(a), zero)
     return (torch.linalg.eigvalsh(weight)[0] / 2).item()
 
 
 def off(value: Callable[..., float], at: Sequence[Setting]) -> Callable[..., float]:
-    """The largest relative difference from what is given, over these settings."""
+    """Of a formula: the largest relative difference from it, over these settings."""
     return lambda leading: max(abs(value(*s) / leading(*s) - 1) for s in at)
 
 
 def beyond(longer: Sequence[Setting]) -> list[Check]:
-    """What the loss and the distance are, to leading order: the bounds leave that much room."""
+    """The loss and the distance of the best symmetric A to leading order, far within the bounds."""
     sharp = at_most(1e-5, "the next term is of order 1/n, and n is above 1e7")
     name = "beyond the statement, symmetric A: largest relative difference of"
 
-    def centred(loops: int, n: int, d: int) -> float:
-        return float(theory.linear.centred_moment(2 * loops, n, d))
+    def highest_power(loops: int, n: int, d: int) -> float:
+        return math.comb(2 * loops, loops) * d ** (loops + 1) / ((loops + 1) * n**loops)
 
     return checks(
         f"{name} the least loss from",
         sharp,
-        {"E tr Y^2L / n^L": gaussian_loss, "E tr (S - I)^2L": centred},
+        {
+            "E tr Y^2L / n^L": gaussian_loss,
+            "E tr (S - I)^2L": lambda L, n, d: float(theory.linear.centred_moment(2 * L, n, d)),
+        },
         unlike={"the highest power of d in E tr Y^2L / n^L": highest_power},
         measure=off(least_loss, longer),
     ) + checks(
@@ -110,9 +103,7 @@ def beyond(longer: Sequence[Setting]) -> list[Check]:
     )
 
 
-def characterised(
-    scale: Scale, distance: Callable[[Tensor], float], name: str, tolerance: Tolerance
-) -> Verdict:
+def characterised(scale: Scale, distance: Callable, name: str, tolerance: Tolerance) -> Verdict:
     """The three statements of Theorems 3.2 and A.8 about the minimum."""
     more = [(1, 2), (2, 2), (2, 5), (3, 5)]
     sizes = scale.pick(smoke=[(1, 2), (2, 5)], quick=more, paper=more)
@@ -126,8 +117,7 @@ def characterised(
         unlike={"the best for n = 1": [least_loss(loops, 1, d) for loops, _, d in short]},
         measure=lambda losses: max(map(truediv, losses, bounds)),
     )
-    two = shortest(4.0, 2, 2)
-    starts = scale.pick(smoke=2, quick=5, paper=10)
+    two, starts = shortest(4.0, 2, 2), scale.pick(smoke=2, quick=5, paper=10)
     ends = [free_minimum(*two, seed) for seed in range(starts)]
     close = checks(
         f"largest {name}",
@@ -150,9 +140,9 @@ def characterised(
         settings={"(L, n, d), c = 4": str(short), "c = 1/2": str(longer), "starts": starts},
         remarks=[
             "The best symmetric A is a*/Sigma* (gatmiry2024/global-min); the best of all has for "
-            "L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric).",
-            f"At the shortest prompts the loss is {loss.measured:.1g} of its bound, and c = 4 "
-            "leaves A free to vanish; c < 1 needs n > (8 L d^2 8^(2L))^2.",
+            "L >= 2 a skew part of order 1/sqrt(n) (gatmiry2024/asymmetric). At the shortest "
+            f"prompts the loss is {loss.measured:.1g} of its bound, and c = 4 leaves A free to "
+            "vanish; c < 1 needs n > (8 L d^2 8^(2L))^2.",
         ],
     )
 
@@ -169,7 +159,7 @@ def characterised(
 def characterisation(scale: Scale) -> Verdict:
     return characterised(
         scale,
-        lambda a: settings.order_distance(a, 1.0, SIGMA),
+        partial(settings.order_distance, step=1.0, sigma=SIGMA),
         "r with (1 - r)/Sigma* <= A <= (1 + r)/Sigma*",
         at_most(0.5, "c = 1/2, which the theorem reaches at prompts of 1e7 and more"),
     )
@@ -187,8 +177,8 @@ def characterisation_restated(scale: Scale) -> Verdict:
     tolerance = at_most(0.25, "4 delta d^(1/(2L)) = 1/4, that is c = 1/2")
     verdict = characterised(scale, root_distance, "|A^1/2 Sigma* A^1/2 - I|", tolerance)
     proof = (
-        "In the proof (1 + 4 delta d^(1/(2L)))^(2L) should be (2 + ...)^(2L); for d = 1 and delta "
-        "near 1/2 the last inequality is then false. (23) is the order of Theorem 3.2."
+        "In the proof (1 + 4 delta d^(1/(2L)))^(2L) should be (2 + ...)^(2L), with which the last "
+        "inequality is false for d = 1, delta near 1/2. (23) is the order of Theorem 3.2."
     )
     return replace(verdict, remarks=[*verdict.remarks, proof])
 
@@ -200,33 +190,6 @@ def moment_ratio(loops: int, n: int, d: int, *, odd: bool = True) -> float:
     """E tr (Y^{2L-1} + Y^{2L}) / ((2L - 1) E tr Y^{2L-2}), with Y = W/n - I."""
     lower, middle, upper = (theory.linear.centred_moment(2 * loops - j, n, d) for j in (2, 1, 0))
     return float((odd * middle + upper) / ((2 * loops - 1) * lower))
-
-
-def rate_checks(depths: Sequence[int], kappas: Sequence[float]) -> list[Check]:
-    """The exponent of n as printed, then as it is, then the constant."""
-    next_term = at_most(
-        10 * max(kappas) / SHORT,
-        f"the next term of the expansion is of order kappa/n; ten times that at n = {SHORT:.0e}",
-    )
-    gaps, deltas = (
-        [math.log(value(L, LONG, D) / value(L, SHORT, D), LONG / SHORT) for L in depths]
-        for value in (best_gap, accuracy)
-    )
-    return checks(
-        "largest difference of the exponent of n in",
-        next_term,
-        {
-            "1 - a* from that of delta": max(abs(g - x) for g, x in zip(gaps, deltas, strict=True)),
-            "1 - a* from -1": max(abs(g + 1) for g in gaps),
-        },
-        unlike={"delta from -1": max(abs(x + 1) for x in deltas)},
-    ) + checks(
-        "largest relative difference of n (1 - a*), n = 1e8, from",
-        next_term,
-        {"kappa_L": kappa_over_n, "the moments at n = 1e8": moment_ratio},
-        unlike={"the moments without the odd one": partial(moment_ratio, odd=False)},
-        measure=off(best_gap, [(L, LONG, D) for L in depths]),
-    )
 
 
 @claim(
@@ -241,24 +204,43 @@ def rate_of_the_gap(scale: Scale) -> Verdict:
     kappas = [float(theory.linear.gap_constant(loops, D)) for loops in depths]
     deepest = (depths[-1], LONG, D)
     radius = 8 * accuracy(*deepest) * D ** (1 / (2 * depths[-1]))
-    printed, *corrected = rate_checks(depths, kappas)
+    next_term = at_most(10 * max(kappas) / SHORT, "ten times kappa/n, the order of the next term")
+    gaps, deltas = (
+        [math.log(value(L, LONG, D) / value(L, SHORT, D), LONG / SHORT) for L in depths]
+        for value in (best_gap, accuracy)
+    )
+    printed, *corrected = checks(
+        "largest difference of the exponent of n in",
+        next_term,
+        {
+            "1 - a* from that of delta": max(abs(g - x) for g, x in zip(gaps, deltas, strict=True)),
+            "1 - a* from -1": max(abs(g + 1) for g in gaps),
+        },
+        unlike={"delta from -1": max(abs(x + 1) for x in deltas)},
+    ) + checks(
+        "largest relative difference of n (1 - a*), n = 1e8, from",
+        next_term,
+        {"kappa_L": kappa_over_n, "the moments at n = 1e8": moment_ratio},
+        unlike={"the moments without the odd one": partial(moment_ratio, odd=False)},
+        measure=off(best_gap, [(L, LONG, D) for L in depths]),
+    )
     return Verdict(
         [printed],
         corrected,
         Correction(
             r"\|A^{opt} \Sigma^* - I\| \text{ of order } n^{-1/(4L)}",
-            r"\begin{aligned} & A = A^\top:\; A^{opt} = a^* \Sigma^{*-1}, \\ & 1 - a^* = "
-            r"\frac{\kappa_L}{n} + O(n^{-2}),\quad \kappa_1 = d + 1, \\"
-            r" & \kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
-            r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}},\quad Y = \tfrac{1}{n} W - I \end{aligned}",
-            "Among symmetric A the distance is of order 1/n for every L, where the derivative "
-            "E tr x (1 - a x)^(2L-1), x = I + Y, vanishes to leading order; over all A it is of "
-            "order 1/sqrt(n) for L >= 2 (gatmiry2024/asymmetric). For one loop the paper's own "
+            aligned(
+                r"A = A^\top:\; A^{opt} = a^* \Sigma^{*-1},",
+                r"1 - a^* = \frac{\kappa_L}{n} + O(n^{-2}),\quad \kappa_1 = d + 1,",
+                r"\kappa_L = \lim_n \frac{n\, \mathbb{E}\,\mathrm{tr}(Y^{2L-1} + Y^{2L})}{(2L-1)\,"
+                r"\mathbb{E}\,\mathrm{tr}\,Y^{2L-2}},\quad Y = \tfrac{1}{n} W - I",
+            ),
+            "Among symmetric A the distance is of order 1/n for every L; over all A it is of order "
+            "1/sqrt(n) for L >= 2 (gatmiry2024/asymmetric). For one loop the paper's own "
             "comparison, Ahn et al., has (d+1)/n. (Here delta is 4kd/sqrt(n), a third definition.)",
             Kind.SENTENCE,
             f"d = 5: kappa = {', '.join(f'{kappa:.2f}' for kappa in kappas)} for L = "
             f"{', '.join(map(str, depths))}; at n = 1e8 and L = {depths[-1]} the distance is "
             f"{best_gap(*deepest):.2g}, the theorem's c {radius:.2g}.",
         ),
-        settings={"d": D, "n": f"{SHORT:.0e} and {LONG:.0e}", "L": ", ".join(map(str, depths))},
     )

@@ -1,24 +1,24 @@
-"""How fast the gradient flow converges: Theorems 3.3 and A.12 of Gatmiry et al. (2024).
+"""How fast the gradient flow converges: Theorems 3.3 and A.12 of Gatmiry et al. (2024), Sigma* = I.
 
-Sigma* = I. The paper leaves the start open; here A(0) = 0 unless something else is said. From there
-the flow stays on the ray A = a I, with da/dt = -(1/d) dL/da. The dominance of `theorem3_4`, for
-a <= a*, gives with rho = (min L / xi)^{1/(2L)}, as long as the loss is above xi,
+The paper leaves the start open. From A(0) = 0 the flow stays on the ray A = a I, with da/dt =
+-(1/d) dL/da. The dominance of `theorem3_4`, for a <= a*, gives for every n, as long as L > xi,
 
-    d/dt L^{-(L-1)/L} >= 4 L (L-1) d^{-(L-1)/L} (1 - rho)^2,
+    d/dt L^{-(L-1)/L} >= 4 L (L-1) d^{-(L-1)/L} (1 - rho)^2,    rho = (min L / xi)^{1/(2L)},
 
-and L(a I) >= d |1 - a|^{2L} by Jensen's inequality: both for every n.
+and L(a I) >= d |1 - a|^{2L} by Jensen's inequality.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024 import settings
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 PRINTED_TIME = (
     r"t \ge \left(\frac{1}{\xi}\right)^{\frac{L-1}{L}} \left(\frac{16L}{L-1}\right)"
@@ -32,15 +32,14 @@ CORRECTION = Correction(
     r"\rho = (\min L / \xi)^{1/(2L)},\quad \text{for every } n \end{aligned}",
     "The dominance of Theorem 3.4 holds with 4 L^2 d^(-(L-1)/L) in place of 1/16; and g' = "
     "-(1/16) g^((2L-1)/L), without its sign in (29), is solved by g(t) = (16L/(L-1))^(L/(L-1)) "
-    "(t + c)^(-L/(L-1)): no exponent (L-1)/(2L-1) in the time. Part 2 fails from starts that are "
-    "not symmetric: where I - A is nilpotent the loss vanishes as n grows, and the flow stands "
-    "still. From A = 0 it holds, with a smaller radius.",
+    "(t + c)^(-L/(L-1)). Part 2 fails where I - A is nilpotent: the loss vanishes as n grows, and "
+    "the flow stands still. From A = 0 it holds, with a smaller radius.",
     Kind.STATEMENT,
     "L = 2, xi = 1e-6, from A = 0: at the printed time the loss is 1.55 xi for d = 1000 (the time "
     "suffices up to d = 645). And from A = I - 3 E_12, d = 2, n = 2.7e22, where the loss is below "
     "xi = 1e-7 from the start, the symmetric part of A keeps the eigenvalue -1/2.",
 )
-SETTINGS = {"Sigma*": "I", "n": "the shortest with xi >= 2 (4 delta)^(2L)"}
+SETTINGS = {"n": "the shortest with xi >= 2 (4 delta)^(2L)"}
 
 
 def printed_time(xi: float, loops: int) -> float:
@@ -60,14 +59,15 @@ def shortest_prompt(xi: float, loops: int, d: int) -> int:
 
 def gap_after(time: float, loops: int, n: int, d: int) -> float:
     """1 - a(t) of the exact flow from A = 0."""
+
+    def exact(formula: Callable[..., float]) -> Callable[[Tensor], Tensor]:
+        return lambda g: torch.tensor(formula(float(g), loops, n, d) / d, dtype=DTYPE)
+
+    slope = exact(theory.linear.long_prompt_slope)
     flow = theory.flow.gradient_flow(
-        lambda g: torch.tensor(
-            theory.linear.long_prompt_risk(float(g), loops, n, d) / d, dtype=DTYPE
-        ),
+        exact(theory.linear.long_prompt_risk),
         torch.ones(1, dtype=DTYPE),
-        gradient=lambda g: torch.tensor(
-            [theory.linear.long_prompt_slope(float(g), loops, n, d) / d], dtype=DTYPE
-        ),
+        gradient=lambda g: slope(g)[None],
         until=time,
         rest=1e-30,  # the slope is a high power of the gap: no time before `until` is at rest
         atol=1e-15,
@@ -77,10 +77,9 @@ def gap_after(time: float, loops: int, n: int, d: int) -> float:
 
 def converged_in_time(scale: Scale) -> list[Check]:
     """Part 1, at the printed time for many dimensions and for few, and at the corrected one."""
-    xi = 1e-6
-    sizes = scale.pick(smoke=(100,), quick=(100, 1000, 10_000), paper=(100, 1000, 10_000))
-    depths = scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))
-    cases = [(2, d) for d in sizes] + [(L, 10) for L in depths]
+    xi, many = 1e-6, (100, 1000, 10_000)
+    cases = [(2, d) for d in scale.pick(smoke=(100,), quick=many, paper=many)]
+    cases += [(L, 10) for L in scale.pick(smoke=(3,), quick=(3, 4), paper=(3, 4, 5))]
     long = [(xi, L, shortest_prompt(xi, L, d), d) for L, d in cases]
     short = [
         (factor * settings.least_loss(L, n, d), L, n, d)
@@ -88,9 +87,8 @@ def converged_in_time(scale: Scale) -> list[Check]:
         for factor in (1.5, 10)
     ]
 
-    def share(time: float, xi: float, loops: int, n: int, d: int) -> float:
-        gap = gap_after(time, loops, n, d)
-        return theory.linear.long_prompt_risk(gap, loops, n, d) / xi
+    def share(time: float, xi: float, *setting: int) -> float:
+        return theory.linear.long_prompt_risk(gap_after(time, *setting), *setting) / xi
 
     def at_corrected(chosen: list[tuple[float, int, int, int]], part: float = 1.0) -> float:
         return max(share(part * corrected_time(*setting), *setting) for setting in chosen)
@@ -122,8 +120,7 @@ def closeness() -> list[Check]:
 
     def sheared_start(t: float) -> float:
         start = settings.sheared(t)
-        if loss(start) > xi:
-            raise ValueError("the start has a loss above xi")
+        assert loss(start) <= xi
         flow = theory.flow.gradient_flow(
             lambda v: loss(v.view(d, d)), start.flatten(), until=printed_time(xi, loops), rest=1e-12
         )
@@ -162,17 +159,15 @@ def convergence(scale: Scale) -> Verdict:
     late, *in_time = converged_in_time(scale)
     far, close = closeness()
     remark = (
-        "For L = 1 the printed time divides by 0; the loss from A = 0 is then close to d exp(-4t). "
-        "For xi above 1e-6 the printed radius is above 1 and A = 0 is within it."
+        "For L = 1 the printed time divides by 0; the loss is then close to d exp(-4t). For xi "
+        "above 1e-6 the printed radius is above 1 and A = 0 is within it."
     )
     return Verdict([late, far], [*in_time, close], CORRECTION, SETTINGS, [remark])
 
 
 def equation_residual(loops: int, exponent: float, sign: int) -> float:
-    """|g' - sign (1/16) g^{(2L-1)/L}| / |g'| for g = K (t + c)^{-L/(L-1)}, largest over t.
-
-    K = (16 L/(L-1))^exponent, and c is such that g(0) = 3.
-    """
+    """|g' - sign (1/16) g^{(2L-1)/L}| / |g'|, largest over t, g = K (t + c)^{-L/(L-1)}, g(0) = 3,
+    K = (16 L/(L-1))^exponent."""
     power = loops / (loops - 1)
     k = (16 * power) ** exponent
     t = torch.linspace(0, 50, 11, dtype=DTYPE).requires_grad_()
@@ -191,17 +186,17 @@ def equation_residual(loops: int, exponent: float, sign: int) -> float:
 )
 def convergence_restated(scale: Scale) -> Verdict:
     late, *in_time = converged_in_time(scale)
-    depths = (2, 3, 5)
-    printed, minus = (
-        max(equation_residual(L, L / (2 * L - 1), sign) for L in depths) for sign in (+1, -1)
-    )
+
+    def residual(exponent: Callable[[int], float], sign: int) -> float:
+        return max(equation_residual(L, exponent(L), sign) for L in (2, 3, 5))
+
     wrong, right = checks(
         "largest relative residual of the equation, L = 2, 3, 5, with the power of 16L/(L-1) in g",
         ROUNDING,
         {
-            "L/(2L-1), the sign of (29)": printed,
-            "L/(L-1), a minus sign": max(equation_residual(L, L / (L - 1), -1) for L in depths),
+            "L/(2L-1), the sign of (29)": residual(lambda L: L / (2 * L - 1), +1),
+            "L/(L-1), a minus sign": residual(lambda L: L / (L - 1), -1),
         },
-        unlike={"L/(2L-1), a minus sign": minus},
+        unlike={"L/(2L-1), a minus sign": residual(lambda L: L / (2 * L - 1), -1)},
     )
     return Verdict([late, wrong], [*in_time, right], CORRECTION, SETTINGS)

@@ -1,17 +1,16 @@
 """Gradient dominance: Theorems 3.4 and A.11 and Lemma A.10 of Gatmiry et al. (2024). Sigma* = I.
 
-*For every n* (ours). Let N = Lt^{1/(2L)} be the 2L-th root of the formula of Lemma 4.1, which the
-paper takes for the loss and which is the loss on the ray. N is convex on symmetric A
-(gatmiry2024/convex-ray), with its minimum N* at A* = a* I. So N(A) - N* <= |grad N| |A - A*|_F.
-For A >= 0 with eigenvalues lambda_i Jensen's inequality in every eigenvector gives
-sum_i (1 - lambda_i)^{2L} <= Lt(A), hence |A - I|_F <= d^{(L-1)/(2L)} N, the same at A*, and
+*For every n* (ours). The 2L-th root N of the formula Lt of Lemma 4.1, which is the loss on the ray,
+is convex on symmetric A (gatmiry2024/convex-ray), with its minimum N* at A* = a* I: so N(A) - N* <=
+|grad N| |A - A*|_F. For A >= 0 with eigenvalues lambda_i Jensen's inequality in every eigenvector
+gives sum_i (1 - lambda_i)^{2L} <= Lt(A), hence |A - I|_F <= d^{(L-1)/(2L)} N, the same at A*, and
 |A - A*|_F <= d^{(L-1)/(2L)} (N + N*). With rho = N*/N,
 
     |grad Lt|^2 = 4 L^2 N^{4L-2} |grad N|^2 >= c ((1 - rho)/(1 + rho))^2 Lt^{(2L-1)/L},
     c = 4 L^2 d^{-(L-1)/L}.
 
 On the ray and for a <= a* the factor is (1 - rho)^2, since there a* - a <= 1 - a <= N d^{-1/(2L)}.
-As n grows rho goes to 0, and with equality at multiples of I.
+As n grows rho goes to 0, with equality at multiples of I.
 """
 
 import math
@@ -24,11 +23,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import identity, normal
-from innerloop.papers.gatmiry2024.settings import accuracy, least_loss, white, word_loss
+from innerloop.papers.gatmiry2024.settings import accuracy, aligned, least_loss, white, word_loss
 from innerloop.papers.quantity import FROM_BELOW, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 CONSTANT = r"4 L^2 d^{-\frac{L-1}{L}} \left(\frac{1 - \rho}{1 + \rho}\right)^2"
 ROOM = (
@@ -39,7 +37,7 @@ ROOM = (
 
 @dataclass(frozen=True)
 class Point:
-    """A matrix A by its loss and the squared norm of the gradient, and the least loss there is."""
+    """A matrix by its loss and its squared gradient, and the least loss there is."""
 
     loss: float
     gradient: float
@@ -54,7 +52,7 @@ class Point:
 
     @property
     def constant(self) -> float:
-        """That of the module's docstring, for every n."""
+        """For every n; see the module's docstring."""
         rho = (self.least / self.loss) ** (1 / (2 * self.loops))
         limit = 4 * self.loops**2 * self.d ** (-(self.loops - 1) / self.loops)
         return limit * ((1 - rho) / (1 + rho)) ** 2
@@ -75,8 +73,8 @@ def random_points(loss: Callable[[Tensor, int, int], Tensor], draws: int) -> lis
         a = ((0.3, 1.0, 3.0)[seed % 3] * root @ root.mT / d).requires_grad_()
         value = loss(a, n, loops)
         (gradient,) = torch.autograd.grad(value, a)
-        squared = gradient.square().sum().item()
-        points.append(Point(value.item(), squared, least_loss(loops, n, d), loops, d))
+        least = least_loss(loops, n, d)
+        points.append(Point(value.item(), gradient.square().sum().item(), least, loops, d))
     return points
 
 
@@ -88,9 +86,8 @@ def corrected_checks(scale: Scale) -> list[Check]:
         for gap in (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(-1, 3))
     ]
     draws = scale.pick(smoke=20, quick=200, paper=1000)
-    formula = random_points(
-        lambda a, n, L: theory.linear.lower_bound(a, identity(len(a)), n, loops=L), draws
-    )
+    bound = theory.linear.lower_bound
+    formula = random_points(lambda a, n, L: bound(a, identity(len(a)), n, loops=L), draws)
     loss = random_points(lambda a, n, L: word_loss(white(len(a), n), L)(a), draws)
 
     def least(points: Sequence[Point], factor: float = 1.0) -> float:
@@ -124,8 +121,7 @@ def dominance_verdict(
 
     def at_half(d: int) -> Point:
         point = ray_point(Fraction(1, 2), 2, n, d)
-        if point.loss < threshold(n, d):
-            raise ValueError(f"the theorem does not apply: loss {point.loss} at d = {d}")
+        assert point.loss >= threshold(n, d), "the theorem does not apply"
         return point
 
     large, small = checks(
@@ -140,16 +136,12 @@ def dominance_verdict(
         [small, *corrected_checks(scale), *extra[1:]],
         Correction(
             r"\|\nabla L\|^2 \ge \tfrac{1}{16} L^{\frac{2L-1}{L}}",
-            r"\begin{aligned} & \|\nabla L\|^2 \ge "
-            + CONSTANT
-            + r" L^{\frac{2L-1}{L}}, \\ & "
-            + ROOM
-            + r"\end{aligned}",
+            aligned(r"\|\nabla L\|^2 \ge " + CONSTANT + r" L^{\frac{2L-1}{L}},", ROOM),
             "For an infinite prompt and A = a I, |grad L|^2 = 4 L^2 d^(-(L-1)/L) L^((2L-1)/L), "
-            "below the printed bound as soon as d > (64 L^2)^(L/(L-1)): 65,536 for two loops, "
-            "13,824 for three. The corrected bound is proved on the ray, and for the formula of "
-            "Lemma 4.1 at every A >= 0; for the loss off the ray it is measured. The proof (Lemma "
-            "A.10) finds the factor in d, with a wrong exponent, and drops it. " + note,
+            "below the printed bound for d > (64 L^2)^(L/(L-1)): 65,536 for two loops, 13,824 for "
+            "three. The corrected bound is proved on the ray, and for the formula of Lemma 4.1 at "
+            "every A >= 0; for the loss off the ray it is measured. The proof (Lemma A.10) finds "
+            "the factor in d, with a wrong exponent, and drops it. " + note,
             Kind.STATEMENT,
             f"L = 2, d = 1e5, n = 1e24, A = I/2: squared gradient {at_half(10**5).gradient:.0f}, "
             f"printed bound {at_half(10**5).power / 16:.0f}.",
@@ -196,9 +188,9 @@ def dominance_restated(scale: Scale) -> Verdict:
     return dominance_verdict(
         scale,
         lambda n, d: 2 * (4 * accuracy(2, n, d)) ** 4,
-        "The threshold is 4^L times that of Theorem 3.4. The step from epsilon > 4 delta loses a "
-        f"factor of d as well: at {wrong} the left side is {step[0].measured:.2f} of the right "
-        "one. It needs epsilon >= 4 delta d^(1/(2L)), and epsilon <= 2.",
+        "The threshold is 4^L times that of Theorem 3.4. The step from epsilon > 4 delta needs "
+        "epsilon >= 4 delta d^(1/(2L)), and epsilon <= 2: at "
+        f"{wrong} the left side is {step[0].measured:.2f} of the right one.",
         step,
     )
 
@@ -215,13 +207,12 @@ def dominance_lemma(scale: Scale) -> Verdict:
     n = 10**40
 
     def admitted(d: int) -> Point:
-        """L = 2, epsilon = 1: the point of the ray just above the least loss asked for."""
+        """The point of the ray just above the least loss asked for."""
         delta = accuracy(2, n, d)
         point = ray_point(Fraction(math.ceil(1e6 * d**-0.25) + 1, 10**6), 2, n, d)
         least = 1 + d * delta**4 * (1 + 2) ** 4
-        conditions = 8 * delta * d ** (3 / 8) <= 1 and 4 * d * delta**6 <= 1
-        if not (conditions and least <= point.loss <= 1.001 * least):
-            raise ValueError(f"the lemma does not apply at d = {d}")
+        assert 8 * delta * d ** (3 / 8) <= 1 and 4 * d * delta**6 <= 1  # noqa: PT018
+        assert least <= point.loss <= 1.001 * least
         return point
 
     fails, holds = checks(
@@ -245,18 +236,18 @@ def dominance_lemma(scale: Scale) -> Verdict:
         [holds, *constant, *corrected_checks(scale)],
         Correction(
             r"\|\nabla L\|^2 \ge \tfrac{1}{4} \epsilon^{4L-2}",
-            r"\begin{aligned} & L(A) \ge \epsilon^{2L} \Rightarrow \|\nabla L\|^2 \ge "
-            + CONSTANT
-            + r"\epsilon^{4L-2}, \\ & "
-            + ROOM.replace("L(A)", r"\epsilon^{2L}")
-            + r"\end{aligned}",
+            aligned(
+                r"L(A) \ge \epsilon^{2L} \Rightarrow \|\nabla L\|^2 \ge "
+                + CONSTANT
+                + r"\epsilon^{4L-2},",
+                ROOM.replace("L(A)", r"\epsilon^{2L}"),
+            ),
             "The proof finds a factor d^(-(L-1)/(2L-1)), for d^(-(L-1)/L), by Hoelder's inequality "
-            "and leaves it out of the result, and the 4 L^2 of the gradient from the start: false "
-            "for d > (16 L^2)^(L/(L-1)), 4096 for two loops. Corrected as Theorem 3.4.",
+            "and leaves it out of the result, and the 4 L^2 from the start: false for d > "
+            "(16 L^2)^(L/(L-1)), 4096 for two loops. Corrected as Theorem 3.4.",
             Kind.STATEMENT,
             "d = 1e4, n = 1e40, L = 2, epsilon = 1 and A = 0.9 I: all conditions hold, the loss is "
             f"{large.loss:.4f}, and the squared gradient is {large.gradient:.4f}, below 1/4.",
         ),
-        settings={"L": 2, "n": "1e40", "epsilon": 1.0},
         remarks=["The proof cites a lemma that is missing in the paper (Lemma ??)."],
     )

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, random_rotation, rotated
 from innerloop.papers.gatmiry2024.settings import accuracy, between, power, prediction_error
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, checks
-from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 
 LOOPS, ZETA = 2, 0.3
 LONG, SHORT = 10**30, 20
@@ -27,11 +26,10 @@ BOUND = (
 
 @dataclass(frozen=True)
 class Instance:
-    """One prompt: the whitened covariance of its examples, its w and its query."""
+    """One prompt: Sigma*, Sigma*^-1/2 Sigma_out Sigma*^-1/2, w and the query."""
 
     sigma: Tensor
     relative: Tensor
-    """Sigma*^-1/2 Sigma_out Sigma*^-1/2; the condition bounds its eigenvalues."""
     w: Tensor
     query: Tensor
 
@@ -50,32 +48,28 @@ class Instance:
 
 
 def counterexample(extreme: float) -> Instance:
-    """Sigma* = diag(4, 0.04), w along the long axis, the query along the short one.
-
-    The eigenvalues of the relative covariance are 1 and the extreme one, in rotated axes.
-    """
+    """w along the long axis, the query along the short one; the relative covariance is rotated."""
     sigma = torch.diag(torch.tensor([4.0, 0.04], dtype=DTYPE))
     return Instance(sigma, rotated([1.0, extreme], seed=0), *identity(2).unbind())
 
 
 def random_instance(seed: int, least: float, largest: float) -> Instance:
-    """d = 3; w and the query are extreme for the error, or anything."""
+    """d = 3; in every other prompt w and the query are extreme for the error."""
     sigma = rotated([2.0, 0.7, 0.1], seed)
     relative = rotated([least, (least + largest) / 2, largest], seed + 1)
     w, query = normal(seed, 3), normal(seed + 50, 3)
-    if seed % 2 == 0:  # along the eigenvector whose factor is the largest
+    if seed % 2 == 0:
         axis = random_rotation(3, seed + 1)[0 if abs(1 - least) >= abs(1 - largest) else -1]
         w, query = power(sigma, -0.5) @ axis, power(sigma, 0.5) @ axis
     return Instance(sigma, relative, w, query)
 
 
 def room(n: int, d: int) -> float:
-    """16 delta d^{1/(2L)}."""
+    """r = 16 delta d^{1/(2L)}."""
     return 16 * accuracy(LOOPS, n, d) * d ** (1 / (2 * LOOPS))
 
 
 def printed_factor(d: int) -> float:
-    """(1 + r)^2 (1 + r - zeta)^{2L}, r = 16 delta d^{1/(2L)}."""
     return (1 + room(LONG, d)) ** 2 * (1 + room(LONG, d) - ZETA) ** (2 * LOOPS)
 
 
@@ -86,10 +80,8 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
         for largest in (2 - ZETA, 1.75)
     )
 
-    def share(instances: list[Instance], *, swapped: bool) -> float:
-        return max(
-            i.error(1.0) / (printed_factor(len(i.w)) * i.norms(swapped=swapped)) for i in instances
-        )
+    def share(some: list[Instance], *, swapped: bool) -> float:
+        return max(i.error(1.0) / printed_factor(len(i.w)) / i.norms(swapped=swapped) for i in some)
 
     # The model takes its step from one function of theory, the bound from another one.
     step = theory.linear.looped_optimum(LOOPS, SHORT, 3).steps[0].item()
@@ -112,8 +104,7 @@ def bound_checks(count: int, least: float, extreme: Instance) -> list[Check]:
             f"norms exchanged, {far}": share(beyond, swapped=True),
         },
     ) + checks(
-        f"beyond the statement, n = {SHORT}: |largest squared error over max |1 - a x|^2L times "
-        "the exchanged norms - 1|, with",
+        f"beyond, n = {SHORT}: |largest error^2 / (max |1 - a x|^2L times the norms) - 1|, with",
         ROUNDING,
         {"a = a*": 1.0},
         unlike={"a = 0.99 a*": 0.99},
@@ -136,14 +127,13 @@ def instance_bound(scale: Scale, least: float, note: str) -> Verdict:
             r"\|w^{out,*}\|_{\Sigma^*}^2; \\ & \text{for every } n,\; A = a^* \Sigma^{*-1}:\; "
             r"(\cdots) = \max_x |1 - a^* x|^{2L} \end{aligned}",
             "The norms are exchanged: the squared error is at most (w^T A^-1 w)(x_q^T A x_q) times "
-            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof replaces A, close to "
-            "the inverse of Sigma*, by Sigma*. The second form, x in the range of the eigenvalues "
-            "of Sigma_out/Sigma*, holds for every n, without delta, and is attained. In Sigma_out "
-            f"the factor 1/n is missing. {note}",
+            "|I - A^1/2 Sigma_out A^1/2|^(2L), and the last step of the proof puts Sigma* for A, "
+            "close to its inverse. The second form, x in the range of the eigenvalues of "
+            f"Sigma_out/Sigma*, is attained. In Sigma_out the factor 1/n is missing. {note}",
             Kind.STATEMENT,
             "Sigma* = diag(4, 0.04), w = e_1, x_q = e_2, L = 2, zeta = 0.3, n = 1e30: the squared "
-            f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, the corrected "
-            f"one {corrected:.2f}.",
+            f"error is {extreme.error(1.0):.3f}, the printed bound {printed:.5f}, corrected "
+            f"{corrected:.2f}.",
         ),
         settings={"L": LOOPS, "zeta": ZETA, "prompts": count, "d": "3, and 2"},
         remarks=[f"d = 2: r is {room(LONG, 2):.4f} at n = 1e30, {room(10**4, 2):.0f} at n = 1e4."],

@@ -1,14 +1,12 @@
 """How the looped transformers of the paper's experiments are trained here.
 
 *Symmetric A* (the lines of the figures): L-BFGS over symmetric A and free u, on fresh samples of
-`ControlledWishart`. Their noise cannot move the minimum: the proof in `theory.linear.looped` holds
-for every sample (with all cyclic shifts its gradient on the ray points along the ray), and the loss
-on the ray is exact.
+`ControlledWishart`, whose noise cannot move the minimum: the proof in `theory.linear.looped` holds
+for every sample, and the loss on the ray is exact.
 
-*Free A on fresh prompts*, by Adam: as far as one can tell, what the paper did. The loss has degree
-2 L in the sample covariance, so rare prompts carry it, a batch mostly misses them, and Adam hardly
-heeds the few it meets: with many loops it ends above the best step. And with n several times d the
-best multiple of the identity is a saddle: a skew-symmetric part of A lowers the loss.
+*Free A on fresh prompts*, by Adam: as far as one can tell, what the paper did. Rare prompts carry
+the loss, a batch mostly misses them, and with many loops Adam ends above the best step. And with n
+several times d a skew-symmetric part of A lowers the loss.
 """
 
 from collections.abc import Callable
@@ -26,15 +24,13 @@ from torch.autograd.functional import hessian
 from innerloop import theory, training
 from innerloop.analysis import distance_to_identity
 from innerloop.models import GradientDescentWeights, LinearAttention, ShiftedGradientDescentWeights
+from innerloop.papers import Scale
 from innerloop.papers.common import DTYPE, generator, identity, normal, symmetric
-from innerloop.papers.verdict import Scale
 from innerloop.tasks import LinearRegression
 
 INITIAL_STD = 0.05
 BATCH = 20
 """Wishart matrices per round, each with its d cyclic shifts; see the remark of Figure 2."""
-ROUNDS, ITERATIONS = 3, 60
-"""At most; fewer if a fresh sample changes nothing, or an iteration nothing."""
 EXACT_LAYERS = 3
 """Untied layers of full matrices whose exact loss is quick to write down."""
 Row = dict[str, float | int | str]
@@ -54,8 +50,6 @@ METRICS: dict[str, training.Metric] = {
 
 @dataclass(frozen=True)
 class Trained:
-    """A looped transformer at the end of training, and how it got there."""
-
     seed: int
     task: LinearRegression
     model: LinearAttention
@@ -63,7 +57,7 @@ class Trained:
 
     @property
     def step(self) -> float:
-        """tr(A) / d: the size of the step that the model takes, if A is a multiple of I."""
+        """tr(A) / d."""
         return preconditioner_of(self.model).trace().item() / self.task.d
 
     @property
@@ -76,7 +70,7 @@ class Trained:
         return training.ControlledWishart(self.task, 1).ray_risk(self.model).item()
 
     def row(self, kind: str) -> Row:
-        """Where it ended, as a row of a table; its loss is exact but for the part off the ray."""
+        """Where it ended; the loss is exact but for the part off the ray."""
         own = {"training": kind, "n": self.task.n, "loops": self.model.loops, "seed": self.seed}
         last = {key: self.history[key][-1] for key in (*METRICS, "loss")}
         return {**own, **last, "ray loss": self.ray_loss}
@@ -84,19 +78,19 @@ class Trained:
 
 @cache
 def looped_transformer(d: int, n: int, loops: int, seed: int) -> Trained:
-    """Symmetric A and free u, from Gaussian entries, by L-BFGS on variance-reduced samples."""
+    """Symmetric A and free u, by L-BFGS on variance-reduced samples, at most three of them."""
     source, task = generator(seed), LinearRegression.isotropic(d, n)
     model, objective = _looped(d, loops, source), training.ControlledWishart(task, BATCH)
     history = training.History()
-    for _ in range(ROUNDS):
+    for _ in range(3):
         loss = partial(objective.loss, model, objective.sample(source))
-        part = _minimised(model, loss, steps=ITERATIONS, metrics=METRICS)
+        part = _minimised(model, loss, steps=60, metrics=METRICS)
         first, last = part["loss"][0], part["loss"][-1]
         if len(history):
             history.extend(part)
         else:
             history = part
-        if first - last < 1e-6 * last:
+        if first - last < 1e-6 * last:  # a fresh sample changes nothing
             break
     return Trained(seed, task, model, history)
 
@@ -104,9 +98,8 @@ def looped_transformer(d: int, n: int, loops: int, seed: int) -> Trained:
 @cache
 def prompt_trained(d: int, n: int, loops: int, seed: int, scale: Scale) -> Trained:
     """Free A and u, by Adam with clipping, on fresh prompts."""
-    batch, steps, rate = scale.pick(
-        smoke=(50, 100, 0.01), quick=(250, 200, 0.01), paper=(4000, 3000, 0.001)
-    )
+    quick, paper = (250, 200, 0.01), (4000, 3000, 0.001)
+    batch, steps, rate = scale.pick(smoke=(50, 100, 0.01), quick=quick, paper=paper)
     source, task = generator(seed), LinearRegression.isotropic(d, n)
     model = _looped(d, loops, source)
     history = training.train(
@@ -169,8 +162,7 @@ def symmetric_coordinates(model: nn.Module) -> Float[Tensor, "p p"]:
     blocks = []
     for name, parameter in model.named_parameters():
         basis = identity(parameter.numel()).view(-1, *parameter.shape)
-        basis = symmetric(basis) if name.endswith("preconditioners") else basis
-        blocks.append(basis.flatten(1))
+        blocks.append((symmetric(basis) if name.endswith("preconditioners") else basis).flatten(1))
     return torch.block_diag(*blocks)
 
 
@@ -179,18 +171,17 @@ def skew_curvature(d: int, n: int, loops: int) -> float:
     middle = theory.linear.looped_optimum(loops, n, d).steps[0] * identity(d)
     skew = torch.zeros(d, d, dtype=DTYPE)
     skew[0, 1], skew[1, 0] = 1, -1
-
-    def loss(e: Tensor) -> Tensor:
-        return theory.linear.tied_risk(middle + e * skew, identity(d), n, loops=loops)
-
-    return hessian(loss, torch.zeros((), dtype=DTYPE)).item()
+    return hessian(
+        lambda e: theory.linear.tied_risk(middle + e * skew, identity(d), n, loops=loops),
+        torch.zeros((), dtype=DTYPE),
+    ).item()
 
 
 def ray_flow(loops: int, n: int, d: int) -> tuple[Float[Tensor, " t"], Float[Tensor, " t"]]:
-    """Times and step sizes of the gradient flow dA/dt = -grad L(A) from A = 0, without sampling.
+    """Times and step sizes, up to 0.99 a*, of the gradient flow dA/dt = -grad L(A) from A = 0.
 
-    The flow stays on the ray A = a I, where da/dt = (2 L / d) E tr x (1 - a x)^{2L-1} =: v(a) with
-    x = W/n, so that a is reached at the time int_0^a 1 / v. Step sizes end at 0.99 a*.
+    It stays on the ray A = a I, where da/dt = (2 L / d) E tr x (1 - a x)^{2L-1} =: v(a), x = W/n,
+    so that a is reached at the time int_0^a 1 / v.
     """
     spectrum = theory.linear.ray_spectrum(loops, n, d)
     best = theory.linear.looped_optimum(loops, n, d).steps[0].item()
