@@ -14,7 +14,7 @@ from scipy.special import roots_hermitenorm
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.papers import Correction, Kind, Scale, Verdict, claim
+from innerloop.papers import Check, Correction, Kind, Scale, Verdict, claim
 from innerloop.papers.common import DTYPE, identity, normal, relative
 from innerloop.papers.quantity import INEQUALITY, ROUNDING, at_most, checks
 
@@ -67,6 +67,26 @@ def unrolled(p: Pairing, d: int) -> Tensor:
     return total
 
 
+def one_vector() -> list[Check]:
+    """Eq. 17, the mean over one Gaussian vector."""
+    points, weights = (torch.as_tensor(v, dtype=DTYPE) for v in roots_hermitenorm(4))
+    x = torch.cartesian_prod(points, points)
+    weight = torch.cartesian_prod(weights, weights).prod(-1) / weights.sum() ** 2
+    a, v = normal(0, 2, 2), normal(1, 2)
+    means = [
+        torch.einsum("b,bi,ij,bj->", weight, x, a, x),
+        torch.einsum("b,bi,j,bj->i", weight, x, v, x),
+        torch.einsum("b,bi,bj->ij", weight, x, x),
+    ]
+    return checks(
+        "largest relative difference of Eq. 17, by a product of Gauss-Hermite rules, from",
+        ROUNDING,
+        {"tr A, v, I": a.trace()},
+        unlike={"the sum of A, v, I": a.sum()},
+        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
+    )
+
+
 @claim(
     "gatmiry2024/equations16-19",
     "The moments of a white sample as a sum over pairings, by the cycles of two graphs",
@@ -115,22 +135,7 @@ def sum_over_pairings(scale: Scale) -> Verdict:
         },
         unlike={"n + 1 for n": total(n + 1, stated, most)},
     )
-    points, weights = (torch.as_tensor(v, dtype=DTYPE) for v in roots_hermitenorm(4))
-    x = torch.cartesian_prod(points, points)
-    weight = torch.cartesian_prod(weights, weights).prod(-1) / weights.sum() ** 2
-    a, v = normal(0, 2, 2), normal(1, 2)
-    means = [
-        torch.einsum("b,bi,ij,bj->", weight, x, a, x),
-        torch.einsum("b,bi,j,bj->i", weight, x, v, x),
-        torch.einsum("b,bi,bj->ij", weight, x, x),
-    ]
-    right += checks(
-        "largest relative difference of Eq. 17, by a product of Gauss-Hermite rules, from",
-        ROUNDING,
-        {"tr A, v, I": a.trace()},
-        unlike={"the sum of A, v, I": a.sum()},
-        measure=lambda first: max(map(relative, (first, v, identity(2)), means)),
-    )
+    right += one_vector()
     return Verdict(
         [printed, *right],
         [corrected, *right],

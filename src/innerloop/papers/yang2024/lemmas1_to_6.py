@@ -12,7 +12,7 @@ from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator, normal
 from innerloop.papers.quantity import ROUNDING, SAMPLING, checks
 from innerloop.papers.registry import claim
-from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
+from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.settings import SMALL, Instance, Sizes, bounds, instance
 from innerloop.training import train
@@ -145,6 +145,21 @@ def infimum(made: Instance, noisy: int) -> float:
     return total.item() / (2 * made.k)
 
 
+def library_checks(
+    start: Instance, random: Instance, printed: float, sampled: tuple[float, float]
+) -> list[Check]:
+    """The library's losses beside the paper's formulas for them."""
+    exact, loss = start.objective, start.objective.loss(random.model).item()
+    pairs = {
+        "the exact loss and (75)": (loss, loss_75(start, random.attention())),
+        "the exact gap and (36)": (exact.gap(random.model).item(), random.gap),
+        "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, start.a)),
+        "the loss on prompts and (9)": sampled,
+    }
+    wrong = {"the exact loss and (36) with L* as printed": (loss, random.gap + printed)}
+    return checks("relative distance", ROUNDING, pairs, unlike=wrong, measure=settings.ratio_error)
+
+
 @claim(
     "yang2024/lemma5",
     "The population loss is a quadratic form in the attention weights, above its infimum L*",
@@ -166,7 +181,6 @@ def quadratic_loss(scale: Scale) -> Verdict:
     misread = Instance(replace(start.task, tau=FEW.tau**2), start.model)
     without_noise = (random.z @ random.delta).square().sum().item() / (2 * random.k)
     fewer = Instance(start.task, instance(FEW.with_heads(FEW.shown - 1), 0).model)
-    exact, loss = start.objective, start.objective.loss(random.model).item()
     sampled = settings.SampledHalfLoss(start.task, samples).loss(random.model, prompt).item()
 
     def left(made: Instance) -> float:
@@ -183,22 +197,14 @@ def quadratic_loss(scale: Scale) -> Verdict:
     enough, few = {"H = 6 heads for N = 4": fitted}, {"H = 3": fewer.with_fitted_weights()}
     of_random = f"|z| of the loss of random heads on {samples} prompts"
     gap = "gap with fitted w relative to that of w = 0"
-    library = {
-        "the exact loss and (75)": (loss, loss_75(start, random.attention())),
-        "the exact gap and (36)": (exact.gap(random.model).item(), random.gap),
-        "the infimum and (75) at A of (34)": (start.risk.infimum, loss_75(start, start.a)),
-        "the loss on prompts and (9)": (sampled, at_random.mean),
-    }
-    wrong = {"the exact loss and (36) with L* as printed": (loss, random.gap + printed)}
+    library = library_checks(start, random, printed, (sampled, at_random.mean))
     return Verdict(
         printed=checks(best, SAMPLING, as_printed, unlike=none, measure=z),
         corrected=[
             *checks(best, SAMPLING, every, unlike=squared, measure=z),
             *checks(of_random, SAMPLING, whole, unlike=part, measure=lambda x: abs(at_random.z(x))),
             *checks(gap, settings.SQUARED_ROUNDING, enough, unlike=few, measure=left),
-            *checks(
-                "relative distance", ROUNDING, library, unlike=wrong, measure=settings.ratio_error
-            ),
+            *library,
         ],
         correction=Correction(
             r"L^\star = \frac{1}{2K} \left[ \sum_{k \le N} (\|z_k\|^2 + m\tau - "
