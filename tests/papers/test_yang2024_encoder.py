@@ -8,23 +8,23 @@ import torch
 from innerloop import theory
 from innerloop.models import DictionaryAttention
 from innerloop.papers import Scale
-from innerloop.papers.yang2024 import figures2b_5
-from innerloop.papers.yang2024.figures2b_5 import DOMAINS
+from innerloop.papers.yang2024 import encoder_training
+from innerloop.papers.yang2024.encoder_training import DOMAINS
 from tests.samples import assert_means, normal, seeded
 
-PLAN = figures2b_5.plan(Scale.SMOKE)
+PLAN = encoder_training.plan(Scale.SMOKE)
 IN_DOMAIN, OUT_OF_DOMAIN = DOMAINS.values()
 
 
 @pytest.fixture(scope="module")
 def made():
-    return figures2b_5.dictionary(PLAN)
+    return encoder_training.dictionary(PLAN)
 
 
 @pytest.mark.parametrize("scale", Scale)
 def test_every_plan_keeps_the_papers_proportions(scale):
-    sizes = figures2b_5.plan(scale).sizes
-    printed = figures2b_5.plan(Scale.PAPER).sizes
+    sizes = encoder_training.plan(scale).sizes
+    printed = encoder_training.plan(Scale.PAPER).sizes
     factor = printed.tokens / sizes.tokens
     assert (printed.d, printed.features, printed.shown) == tuple(
         factor * size for size in (sizes.d, sizes.features, sizes.shown)
@@ -59,16 +59,16 @@ def test_ridge_regression_itself_has_no_inference_loss(made):
 
 
 def test_training_is_the_same_each_time_and_records_every_loss():
-    figures2b_5.trained.cache_clear()
-    _, one = figures2b_5.trained(PLAN, 2, 3)
-    figures2b_5.trained.cache_clear()
-    _, other = figures2b_5.trained(PLAN, 2, 3)
+    encoder_training.trained.cache_clear()
+    _, one = encoder_training.trained(PLAN, 2, 3)
+    encoder_training.trained.cache_clear()
+    _, other = encoder_training.trained(PLAN, 2, 3)
     assert one.columns == other.columns
     assert set(one.columns) == {"step", "loss", "training", "in domain", "out of domain"}
 
 
 def test_the_floor_is_about_that_of_the_printed_sizes(made):
-    printed = figures2b_5.dictionary(figures2b_5.plan(Scale.PAPER))
+    printed = encoder_training.dictionary(encoder_training.plan(Scale.PAPER))
     assert printed.seed == 0  # no dictionary had to be passed over
     here, there = (d.one_head_floor / d.gap for d in (made, printed))
     assert 0.5 < here / there < 2
@@ -80,6 +80,6 @@ def test_one_head_stays_above_its_floor(made):
 
 
 def test_steps_are_timed_for_every_number_of_heads():
-    times = figures2b_5.step_seconds(PLAN, (1, 2, 1), rounds=2)
+    times = encoder_training.step_seconds(PLAN, (1, 2, 1), rounds=2)
     assert len(times) == 3
     assert min(times) > 0

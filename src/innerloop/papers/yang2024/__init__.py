@@ -11,7 +11,8 @@ figure3.py: figure3
 lemmas1_to_6.py: lemma1, lemma2, lemma3, lemma4, lemma5, lemma6
 lemmas7_to_10.py: lemma7, lemma8, lemma9, eq62, lemma10, eq17
 
-Beside them: settings.py (sizes, the paper's loss, instances with its symbols).
+Beside them: settings.py (sizes, the paper's loss, instances with its symbols) and
+encoder_training.py (how four layers are trained and timed).
 """
 
 # isort: off
