@@ -43,7 +43,7 @@ def reproduce(
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
     report: Path = Path("report"),
     runs: Path = Path("runs"),
-    workers: int = os.cpu_count() or 1,
+    workers: int | None = None,
     threads: int = 1,
 ) -> None:
     """Measures claims and figures, prints the verdicts and writes the report.
@@ -59,10 +59,12 @@ def reproduce(
         json_file: also write the verdicts to this file, as a list of objects.
         report: the folder of the report.
         runs: the folder of results.
-        workers: processes that measure at the same time.
+        workers: processes that measure at the same time; as many as the cores have room for.
         threads: of each of them; the last digits of a training may depend on it.
     """
     chosen = papers.select(ids)
+    if workers is None:
+        workers = max(1, (os.cpu_count() or 1) // max(1, threads))
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
