@@ -130,7 +130,8 @@ def judge(tables: Tables) -> Verdict:
         remarks=[
             "Training ends at a GD++; where its ratio to the best is above 1, at a local minimum: "
             "the ray has several from two layers on.",
-            "The line of GD++ is the best of a search from many starts; a lower one may exist.",
+            "The line of GD++ is the best of a search from many starts and of growth by layers (0 "
+            "hits: growth alone found it); a lower one may exist.",
         ],
     )
 
