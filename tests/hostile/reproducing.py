@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import innerloop.reproduction
 from innerloop.papers import Check, Verdict, registry
 
-measuring = sys.modules["innerloop.reproduction.reproduce"]  # not the function
+measuring = sys.modules[f"{innerloop.reproduction.__name__}.reproduce"]  # not the function
 measuring.code_behind = lambda function: "these claims"  # they are no code of innerloop's
 registry.check_papers = lambda: None  # the papers themselves are not needed
 
