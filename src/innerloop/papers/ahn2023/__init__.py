@@ -11,12 +11,8 @@ figures3_4.py: figure3, figure4, section6.1-trend
 authors_code.py: layers, context-length
 """
 
-from innerloop.papers.ahn2023 import (  # noqa: F401
-    authors_code,
-    figures1_2,
-    figures3_4,
-    section5,
-    theorem1,
-    theorem4,
-    theorem5,
-)
+# isort: off
+# The report follows the order in which these are first imported.
+from innerloop.papers.ahn2023 import theorem1, section5, theorem4, figures1_2  # noqa: F401
+from innerloop.papers.ahn2023 import theorem5, figures3_4, authors_code  # noqa: F401
+# isort: on
