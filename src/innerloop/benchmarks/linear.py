@@ -71,9 +71,9 @@ def growth() -> Table:
             weights = form.gaussian(d, layers, 0.01, generator=_generator())
             model = LinearAttention(weights)
             prompt = LinearRegression.isotropic(d, n).sample(2_000, generator=_generator())
-            gram, queries = prompt.gram(), prompt.x_query.unsqueeze(1)
+            gram, queries = prompt.gram(), prompt.x_query
             predict = partial(model.answer, gram, queries)
-            call = _loss_and_gradient(weights, predict, prompt.y_query.unsqueeze(1))
+            call = _loss_and_gradient(weights, predict, prompt.y_query)
             elapsed = seconds(call)
             first.setdefault(name, elapsed)
             cells.append(f"{elapsed / first[name]:.2f}")
