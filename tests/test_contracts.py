@@ -88,7 +88,7 @@ SKEW = LinearRegression(covariance(D, seed=1), 4, covariance(D, seed=2), noise_s
 DICTIONARY = DictionaryRegression.gaussian(D, 2, 9, 4, 0.1, generator=seeded())
 SPARSE = Regression(GaussianCovariates(covariance(D)), SparseLinearFunctions(D, 2), 4)
 SINGLE = SparseLinearFunctions(D, 1, torch.float32)
-NETWORK = LeakyNetwork.orthogonal(D, 2, generator=seeded())
+NETWORK = LeakyNetwork.drawn(D, 2, generator=seeded(), orthogonal=True, slope=0.5)
 TASKS = {
     "LinearRegression": [
         LinearRegression.isotropic(D, 6),
@@ -114,7 +114,7 @@ TASKS = {
         replace(SPARSE, functions=RepresentedFunctions(NETWORK)),
     ],
     "Autoregression": [
-        Autoregression(LeakyNetwork.random(2 * D, outputs=D, generator=seeded()), 4),
+        Autoregression(LeakyNetwork.drawn(2 * D, outputs=D, generator=seeded()), 4),
         Autoregression(NETWORK, 5, noise_std=0.1),
     ],
     "ChainOfThought": [ChainOfThought(D, 4), ChainOfThought(D, 2, 1, 0.5, torch.float32)],

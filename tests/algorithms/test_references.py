@@ -61,7 +61,7 @@ def test_the_posterior_of_a_large_pool_is_that_of_a_gaussian_prior():
 
 
 def test_on_features_the_learner_never_sees_the_covariates():
-    network = LeakyNetwork.orthogonal(3, 2, outputs=4, generator=seeded())
+    network = LeakyNetwork.drawn(3, 2, outputs=4, generator=seeded(), orthogonal=True, slope=0.5)
     prompt = random_prompt(4, 9, 3, queries=2)
     expected = []
     for x, y, q in zip(prompt.x, prompt.y, prompt.x_query, strict=True):

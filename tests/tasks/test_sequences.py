@@ -8,7 +8,7 @@ from innerloop.tasks import Autoregression, ChainOfThought, LeakyNetwork
 from tests.samples import DOUBLE, assert_means, seeded
 
 Q, D = 2, 3
-NETWORK = LeakyNetwork.orthogonal(Q * D, 2, outputs=D, generator=seeded())
+NETWORK = LeakyNetwork.drawn(Q * D, 2, outputs=D, generator=seeded(), orthogonal=True, slope=0.5)
 
 
 def test_a_trajectory_follows_one_rotation():

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from innerloop.experiments import Job, Record, Study, processes
 from innerloop.experiments.records import SHIPPED, names
@@ -53,10 +54,12 @@ def _watched(
     running = study.retrain(scale, runs / "trainings", records, engine=processes(workers))
     with Live(get_renderable=lambda: _table(jobs), console=console, refresh_per_second=1):
         for outcome in running:
+            # As text: square brackets in a name or an error are not markup.
             if outcome.error:
-                console.print(f"[red]failed[/red] {outcome.name}: {outcome.error}", soft_wrap=True)
+                line = Text("failed", "red") + f" {outcome.name}: {outcome.error}"
             else:
-                console.print(f"trained {outcome.name}: {_compared(study, outcome.name, records)}")
+                line = Text(f"trained {outcome.name}: {_compared(study, outcome.name, records)}")
+            console.print(line, soft_wrap=True)
 
 
 def _table(jobs: Sequence[Job]) -> Table:

@@ -203,8 +203,14 @@ def _network(
     inputs: int, layers: int, outputs: int, kind: Weights, slope: float, seed: int, dtype: DType
 ) -> LeakyNetwork:
     require_memory(f"{layers} layers of {inputs} units", FLOAT64 * layers * inputs**2)
-    draw = LeakyNetwork.orthogonal if kind == "orthogonal" else LeakyNetwork.random
-    made = draw(inputs, layers, slope=slope, outputs=outputs, generator=_generator(seed))
+    made = LeakyNetwork.drawn(
+        inputs,
+        layers,
+        orthogonal=kind == "orthogonal",
+        slope=slope,
+        outputs=outputs,
+        generator=_generator(seed),
+    )
     return moved(made, dtype=getattr(torch, dtype))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,25 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.papers.registry import Table
 from innerloop.training import History
+
+
+def as_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Rows with the same keys, as columns."""
+    every = list(rows)
+    return {name: [row[name] for row in every] for name in every[0]}
+
+
+def as_rows(table: Table, **kept: object) -> list[dict[str, Any]]:
+    """The rows of a table that have these values."""
+    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    return [row for row in rows if all(row[name] == value for name, value in kept.items())]
+
+
+def where(table: Table, **kept: object) -> dict[str, np.ndarray]:
+    """The columns as arrays, in the rows that have these values."""
+    columns = {name: np.asarray(column) for name, column in table.items()}
+    chosen = [columns[name] == value for name, value in kept.items()]
+    return {k: v[np.logical_and.reduce(chosen)] if kept else v for k, v in columns.items()}
 
 
 def history_table(runs: Mapping[str, Sequence[tuple[int, History]]]) -> Table:

@@ -39,36 +39,29 @@ class LeakyNetwork:
             raise ValueError(f"slope must be above 0 and at most 1, got {self.slope}")
 
     @classmethod
-    def random(
+    def drawn(
         cls,
         d: int,
         layers: int = 3,
         *,
+        orthogonal: bool = False,
         slope: float = 0.1,
         outputs: int | None = None,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float64,
     ) -> LeakyNetwork:
-        """Entries N(0, 2 / ((1 + slope^2) inputs)), which keeps E |phi|^2 (He et al. 2015)."""
+        """Random weights that keep E |phi|^2: of variance 2 / ((1 + slope^2) inputs) (He et al.
+        2015), or orthogonal with the same gain, which is well conditioned."""
+        require_at_least("d", d, 1)
+        require_at_least("layers", layers, 1)
+        sizes = [d] * layers + [d if outputs is None else outputs]
+        require_at_least("outputs", sizes[-1], 1)
         gain = (2 / (1 + slope**2)) ** 0.5
-        matrices = _gaussian(d, layers, outputs, generator, dtype)
-        return cls(tuple(gain * w / w.shape[1] ** 0.5 for w in matrices), slope)
-
-    @classmethod
-    def orthogonal(
-        cls,
-        d: int,
-        layers: int = 3,
-        *,
-        slope: float = 0.5,
-        outputs: int | None = None,
-        generator: torch.Generator,
-        dtype: torch.dtype = torch.float64,
-    ) -> LeakyNetwork:
-        """Random orthogonal weights with the same gain: a well-conditioned representation."""
-        gain = (2 / (1 + slope**2)) ** 0.5
-        matrices = _gaussian(d, layers, outputs, generator, dtype)
-        return cls(tuple(gain * _orthogonal(w) for w in matrices), slope)
+        weights = []
+        for before, after in pairwise(sizes):
+            w = normal(generator, after, before, dtype=dtype)
+            weights.append(gain * (_orthogonal(w) if orthogonal else w / before**0.5))
+        return cls(tuple(weights), slope)
 
     @property
     def d(self) -> int:
@@ -93,17 +86,6 @@ class LeakyNetwork:
         x = normal(generator, samples, self.d, dtype=self.weights[0].dtype)
         features = self(x)
         return torch.linalg.eigvalsh(features.mT @ features / samples).flip(0)
-
-
-def _gaussian(
-    d: int, layers: int, outputs: int | None, generator: torch.Generator, dtype: torch.dtype
-) -> list[Tensor]:
-    require_at_least("d", d, 1)
-    require_at_least("layers", layers, 1)
-    sizes = [d] * layers + [d if outputs is None else outputs]
-    require_at_least("outputs", sizes[-1], 1)
-    shapes = [(after, before) for before, after in pairwise(sizes)]
-    return [normal(generator, *shape, dtype=dtype) for shape in shapes]
 
 
 def _orthogonal(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:

@@ -14,6 +14,7 @@ from innerloop import theory
 from innerloop.papers.ahn2023 import settings, training
 from innerloop.papers.ahn2023.settings import LAYERS, SPARSE_N, D
 from innerloop.papers.common import DTYPE, generator, identity
+from innerloop.papers.plots import as_table
 from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
@@ -73,13 +74,13 @@ def compare(x: str, sizes: list[tuple[int, int]], scale: Scale) -> Numbers:
     """One row per (layers, n), and one per start of training."""
     found = [compared(*size, scale) for size in sizes]
     starts = [{x: row[x], "training loss": loss} for row, losses in found for loss in losses]
-    losses = training.columns([row for row, _ in found])
+    losses = as_table([row for row, _ in found])
     caption = (
         f"Expected loss against {x}. Lines are exact, that of GD++ the best of a search; points "
         "are trained transformers, whose loss is exact on the ray and sampled off it; dashes are "
         f"the ends of every start. {training.DEPARTURES}"
     )
-    tables = {"losses": losses, "starts": training.columns(starts)}
+    tables = {"losses": losses, "starts": as_table(starts)}
     return Numbers(tables, caption, {"layers and n": sizes})
 
 

@@ -11,7 +11,7 @@ from innerloop.models import AHN, GradientDescentWeights, LinearAttentionWeights
 from innerloop.papers.ahn2023 import training
 from innerloop.papers.ahn2023.settings import ARRIVED, BEST, LAYERS, SPARSE_N, D, matrices
 from innerloop.papers.common import generator
-from innerloop.papers.plots import heatmaps, history_table, matrix_table, plot_runs
+from innerloop.papers.plots import as_table, heatmaps, history_table, matrix_table, plot_runs
 from innerloop.papers.quantity import SAMPLING, at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
@@ -110,7 +110,7 @@ def figure1(scale: Scale) -> Numbers:
             "trained": [fresh_z(run, run.model.weights) for run in trained],
             "looped": [fresh_z(*pair) for pair in zip(trained, once, strict=True)],
         },
-        "reference": training.columns([reference | training.reference_distances(SPARSE_N)]),
+        "reference": as_table([reference | training.reference_distances(SPARSE_N)]),
     }
     caption = (
         "Distance of A from multiples of I, whitened (blue) or not (red), and the training loss, "

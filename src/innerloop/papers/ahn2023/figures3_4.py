@@ -14,7 +14,7 @@ from innerloop.papers.ahn2023 import settings, training
 from innerloop.papers.ahn2023.figures1_2 import BLUE, GREY, RED
 from innerloop.papers.ahn2023.settings import ARRIVED, LAYERS, TRANSFORMED_N, D, vector
 from innerloop.papers.common import DTYPE, generator, square_root
-from innerloop.papers.plots import heatmaps, history_table, matrix_table, plot_runs
+from innerloop.papers.plots import as_table, heatmaps, history_table, matrix_table, plot_runs
 from innerloop.papers.quantity import at_least, checks
 from innerloop.papers.registry import Numbers, Tables, claim, figure
 from innerloop.papers.verdict import Check, Correction, Kind, Scale, Verdict
@@ -101,9 +101,9 @@ def figure3(scale: Scale) -> Numbers:
     searched["second"], _ = minimum_near(1.003, 1.278, 11.111, 0.154, 1.086)
     tables = {
         "training": history_table({"fresh samples": [(run.seed, run.history) for run in kept]}),
-        "starts": training.columns(every),
-        "ends": training.columns(ends),
-        "reference": training.columns([searched | training.reference_distances(TRANSFORMED_N)]),
+        "starts": as_table(every),
+        "ends": as_table(ends),
+        "reference": as_table([searched | training.reference_distances(TRANSFORMED_N)]),
     }
     caption = (
         "Distances of the learned matrices from multiples of I and the training loss while the "
@@ -161,7 +161,7 @@ def figure4(scale: Scale) -> Numbers:
         "matrices": matrix_table(dict(zip(NAMES, first, strict=True))),
         "norms": {name: norms[:, i].tolist() for i, name in enumerate(NAMES[2:])},
         "third minimum": {f"a {i}": [third[i].item()] for i in range(LAYERS)},
-        "updates": training.columns([row for run in trained for row in updates_left(run)]),
+        "updates": as_table([row for run in trained for row in updates_left(run)]),
     }
     caption = (
         "Learned matrices of seed 0 of Figure 3; the preconditioners are whitened. Norms and "

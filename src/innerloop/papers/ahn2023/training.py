@@ -12,7 +12,6 @@ larger sample) in 8 of 16; the rest ended at its local minima.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -90,10 +89,6 @@ def distances(task: LinearRegression, *, transformed: bool = False) -> dict[str,
     if transformed:
         metrics["transforms"] = lambda m: distance_to_identity(m.weights.transforms.detach()[:-1])
     return metrics
-
-
-def columns(rows: Sequence[Mapping[str, float]]) -> Table:
-    return {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def only_row(table: Table) -> dict[str, float]:

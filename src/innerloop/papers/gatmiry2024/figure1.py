@@ -5,14 +5,15 @@ from matplotlib.figure import Figure as Picture
 from innerloop.papers import Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import looped_transformer, prompt_trained
+from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.quantity import at_most, checks
 
 D, LOOPS = 5, 5
 
 
 def judge(tables: Tables) -> Verdict:
-    ends, exact = tables["ends"], parts.as_rows(tables["exact"])
-    trained, first, last = parts.as_rows(ends, training="symmetric"), exact[0], exact[-1]
+    ends, exact = tables["ends"], as_rows(tables["exact"])
+    trained, first, last = as_rows(ends, training="symmetric"), exact[0], exact[-1]
     return Verdict(
         checks(
             "|A - I|_F / |I|_F",
@@ -56,7 +57,7 @@ def draw(tables: Tables) -> Picture:
             ("prompts", "x", parts.RED, "Adam on fresh prompts"),
         ):
             if (kind, key) != ("prompts", "loss"):  # of a batch: rare prompts carry it
-                rows = parts.as_rows(tables["ends"], training=kind)
+                rows = as_rows(tables["ends"], training=kind)
                 x, y = ([row[column] for row in rows] for column in ("n", key))
                 axes.plot(x, y, marker, color=colour, label=label)
         if line:
@@ -91,11 +92,11 @@ def figure1(scale: Scale) -> Numbers:
     off = [run.step / run.best.steps[0].item() - 1 for run in prompts]
     return Numbers(
         {
-            "ends": parts.as_table(
+            "ends": as_table(
                 run.row(kind) | {"shift at the start": run.history["shift"][0]}
                 for kind, run in runs
             ),
-            "exact": parts.as_table(parts.exact_row(LOOPS, n, D) for n in sizes),
+            "exact": as_table(parts.exact_row(LOOPS, n, D) for n in sizes),
         },
         f"Where looped training ends with n examples (d = {D}, {LOOPS} loops); black: the exact "
         f"optimum. Blue: symmetric A, {len(seeds)} starts, which fall on each other. Red: free A, "

@@ -8,14 +8,14 @@ from innerloop import theory
 from innerloop.papers import Correction, Kind, Numbers, Scale, Table, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
-from innerloop.papers.plots import history_table
+from innerloop.papers.plots import as_rows, as_table, history_table
 from innerloop.papers.quantity import at_most, checks
 
 
 def worst(table: Table, column: str) -> dict[tuple[int, int], float]:
     """The largest loss of all starts, by n and loops."""
     found: dict[tuple[int, int], float] = {}
-    for row in parts.as_rows(table):
+    for row in as_rows(table):
         key = row["n"], row["loops"]
         found[key] = max(row[column], found.get(key, 0.0))
     return found
@@ -48,7 +48,7 @@ def judge(tables: Tables) -> Verdict:
         {"trained, largest": max(looped[n, more] / looped[n, fewer] for n, fewer, more in pairs)},
         unlike={f"10 and 5 loops of the step that is best for one, n = {few}": ten / five},
     )
-    ends = parts.as_rows(tables["ends"])
+    ends = as_rows(tables["ends"])
     lands = parts.lands_on_the_best_step(ends, tables["exact"], parts.LARGE_D)
     listed = ", ".join(f"{r:.3g} (n = {n}, L = {loops})" for (n, loops), r in ratio.items())
     return Verdict(
@@ -115,9 +115,9 @@ def figure2(scale: Scale) -> Numbers:
     return Numbers(
         {
             "training": {key: every[key] for key in ("training", "seed", "step", "loss")},
-            "ends": parts.as_table(ends),
-            "layers": parts.as_table(layers),
-            "exact": parts.as_table(exact_row(loops, n, d) for n, loops in settings),
+            "ends": as_table(ends),
+            "layers": as_table(layers),
+            "exact": as_table(exact_row(loops, n, d) for n, loops in settings),
         },
         f"Training loss (d = {d}), mean and range over {len(seeds)} starts, of one layer looped L "
         "times (left) and of L layers (right); dotted: the exact optima, which training reaches. "

@@ -24,6 +24,7 @@ from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Ve
 from innerloop.papers.common import DTYPE, generator, identity
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024.training import Row, Trained, looped_transformer
+from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.tasks import LinearRegression
 
@@ -93,7 +94,7 @@ def measured_curves(run: Trained, samples: int, exact_loops: int) -> tuple[list[
 def lines_of(tables: Tables, where: str, line: str) -> dict[tuple[int, int, int], np.ndarray]:
     """What is drawn of every model (n, loops in training, seed), loop by loop."""
     found: dict[tuple[int, int, int], list[float]] = {}
-    for row in parts.as_rows(tables["loops"], where=where, line=line):
+    for row in as_rows(tables["loops"], where=where, line=line):
         found.setdefault((row["n"], row["trained"], row["seed"]), []).append(row["value"])
     return {model: np.array(values) for model, values in found.items()}
 
@@ -105,7 +106,7 @@ def means_are_exact(tables: Tables) -> list[Check]:
 
     def off(k: int) -> float:
         gaps = []
-        for row in parts.as_rows(tables["models"], where=HOME):
+        for row in as_rows(tables["models"], where=HOME):
             model, a = (row["n"], row["trained"], row["seed"]), row["step"]
             by_hand = parts.LARGE_D - 2 * a * trace + a**2 * (1 + k / row["n"]) * square
             gaps += [home[model][row["trained"] - 1] / row["loss"], away[model][0] / by_hand]
@@ -123,7 +124,7 @@ def means_are_exact(tables: Tables) -> list[Check]:
 
 def prompts_improve_and_means_grow(tables: Tables) -> list[Check]:
     """At home the exact mean has grown; away, its lower bound is above an earlier exact mean."""
-    models = parts.as_rows(tables["models"])
+    models = as_rows(tables["models"])
     share = min(models, key=lambda row: row["improved"])
     means, medians = (lines_of(tables, HOME, line).values() for line in (MEAN, MEDIAN))
     away, bound, median = (lines_of(tables, AWAY, line) for line in (MEAN, BOUND, MEDIAN))
@@ -153,7 +154,7 @@ def prompts_improve_and_means_grow(tables: Tables) -> list[Check]:
 def judge(tables: Tables) -> Verdict:
     means = lines_of(tables, HOME, MEAN)
     growth = [mean[-1] / mean.min() for mean in means.values()]
-    (model, mean), row = next(iter(means.items())), parts.as_rows(tables["models"])[0]
+    (model, mean), row = next(iter(means.items())), as_rows(tables["models"])[0]
     return Verdict(
         checks(
             f"mean after {TEST_LOOPS} loops over its minimum",
@@ -226,8 +227,8 @@ def figure3(scale: Scale) -> Numbers:
     found = [measured_curves(looped_transformer(d, *s), samples, exact_loops) for s in settings]
     return Numbers(
         {
-            "loops": parts.as_table(row for rows, _ in found for row in rows),
-            "models": parts.as_table(row for _, models in found for row in models),
+            "loops": as_table(row for rows, _ in found for row in rows),
+            "models": as_table(row for _, models in found for row in models),
         },
         "The median keeps falling, the mean does not. Squared error of trained models "
         f"({len(starts)} starts, which fall on each other) looped up to {TEST_LOOPS} times, on "

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Picture
 from innerloop.papers import Check, Correction, Kind, Numbers, Scale, Tables, Verdict, figure
 from innerloop.papers.gatmiry2024 import figure_parts as parts
 from innerloop.papers.gatmiry2024 import training
-from innerloop.papers.plots import history_table
+from innerloop.papers.plots import as_rows, as_table, history_table
 from innerloop.papers.quantity import at_least, at_most, checks
 
 FEW, MANY = parts.EXAMPLES
@@ -20,10 +20,10 @@ def free_and_symmetric(tables: Tables) -> list[Check]:
     """What becomes of A if it need not be symmetric: nothing at n = 20, a rotation at n = 100."""
 
     def gain(kind: str, *sizes: int) -> list[float]:
-        rows = parts.as_rows(tables["free"], kind=kind)
+        rows = as_rows(tables["free"], kind=kind)
         return [row["loss"] / row["best loss"] - 1 for row in rows if row["n"] in sizes]
 
-    bend = {row["n"]: row["curvature"] for row in parts.as_rows(tables["free"])}
+    bend = {row["n"]: row["curvature"] for row in as_rows(tables["free"])}
     name = f"exact loss of A trained on it, {FREE_LOOPS} loops, over that of a* I, minus 1"
     return [
         *checks(
@@ -75,8 +75,8 @@ def one_loop(ends: list[dict], exact: dict) -> tuple[list[Check], list[Check]]:
 
 def judge(tables: Tables) -> Verdict:
     exact = parts.by_setting(tables["exact"])
-    ends = parts.as_rows(tables["ends"], training="symmetric")
-    arrival = {(row["n"], row["loops"]): row["time"] for row in parts.as_rows(tables["flow"])}
+    ends = as_rows(tables["ends"], training="symmetric")
+    arrival = {(row["n"], row["loops"]): row["time"] for row in as_rows(tables["flow"])}
     counts = sorted({loops for _, loops in exact})
     pairs = list(pairwise(counts))
     slower = {n: [arrival[n, b] / arrival[n, a] for a, b in pairs] for n in parts.EXAMPLES}
@@ -165,15 +165,15 @@ def figure4(scale: Scale) -> Numbers:
     return Numbers(
         {
             "training": history_table(histories),
-            "ends": parts.as_table(run.row(kind) for kind, run in runs),
-            "exact": parts.as_table(parts.exact_row(loops, n, d) for n, loops in settings),
-            "free": parts.as_table(
+            "ends": as_table(run.row(kind) for kind, run in runs),
+            "exact": as_table(parts.exact_row(loops, n, d) for n, loops in settings),
+            "free": as_table(
                 trained_exactly(n, seed, symmetrised=symmetrised)
                 for symmetrised in (False, True)
                 for n in parts.EXAMPLES
                 for seed in seeds
             ),
-            "flow": parts.as_table(
+            "flow": as_table(
                 {"n": n, "loops": loops, "time": time, "distance": (1 - a) * d**0.5}
                 for n, loops in settings
                 for time, a in torch.stack(training.ray_flow(loops, n, d))[:, ::20].T.tolist()

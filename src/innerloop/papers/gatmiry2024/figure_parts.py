@@ -1,6 +1,6 @@
 """What the figures of Gatmiry et al. (2024) share: settings, tables as rows, and a judgement."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import log
 from typing import Any
@@ -15,7 +15,7 @@ from innerloop.analysis import distance_to_identity
 from innerloop.papers import Check, Scale, Table, Tables
 from innerloop.papers.common import DTYPE, identity
 from innerloop.papers.gatmiry2024.training import INITIAL_STD, Row
-from innerloop.papers.plots import plot_runs
+from innerloop.papers.plots import as_rows, plot_runs
 from innerloop.papers.quantity import at_most, checks
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
@@ -63,17 +63,6 @@ def drawn(tables: Tables, size: tuple, *columns: tuple[str, str, str], **shared:
                 plot_runs(axes, tables["training"], name, key, colour, label)
     panels[0, 1].legend(fontsize=8, title="dotted: exact limit")
     return picture
-
-
-def as_table(rows: Iterable[Row]) -> Table:
-    every = list(rows)
-    return {key: [row[key] for row in every] for key in every[0]}
-
-
-def as_rows(table: Table, **wanted: object) -> list[dict]:
-    """The rows of a table that have these values."""
-    rows = [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def by_setting(exact: Table) -> dict[tuple[int, int], dict]:

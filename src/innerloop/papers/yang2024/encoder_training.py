@@ -58,12 +58,12 @@ class Plan:
 
 
 def plan(scale: Scale) -> Plan:
-    """At `smoke` and `quick` training goes on until the loss of every start has stopped falling."""
+    """At `smoke` training is that of `quick`, with fewer numbers of heads and starts."""
     tenth, printed = Sizes(10, 2, 3, 20, 0.01, 8), Sizes(100, 20, 30, 200, 0.01, 8)
     small = partial(Plan, tenth, "a tenth of the paper's", 32, 32, 3e-3)
     full = partial(Plan, printed, "the paper's", 256, 256, PRINTED_RATE)
     return scale.pick(
-        smoke=small(300, 300, (1, 8), seeds=2, prompts=2000),
+        smoke=small(400, 400, (1, 8), seeds=2, prompts=2000),
         quick=small(400, 400, (1, 4, 8, 32), seeds=3, prompts=4000),
         paper=full(200 * 39, 35 * 39, (1, 2, 4, 8, 16, 32, 64), seeds=1, prompts=2000),
     )

@@ -9,13 +9,14 @@ from torch import Tensor
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.papers.common import normal
+from innerloop.papers.plots import as_table, where
 from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.lemmas1_to_6 import loss_75
 from innerloop.papers.yang2024.sections3_2_3 import DIFFERENCE, NO_RIVAL
-from innerloop.papers.yang2024.settings import FALLS, SQUARED_ROUNDING, where
+from innerloop.papers.yang2024.settings import FALLS, SQUARED_ROUNDING
 from innerloop.tasks import DictionaryRegression
 
 M, K, TAU = 100, 200, 0.01
@@ -138,7 +139,7 @@ def figure3(scale: Scale) -> Numbers:
         for n in sorted({*range(FIRST, LAST + 1, step), M - 1, M + 1})
     ]
     return Numbers(
-        {"gaps": settings.columns(rows)},
+        {"gaps": as_table(rows)},
         "Left: how far the learned prediction is from y^best; zero at N = m, and smaller again far "
         "from it. Right: the error on the tokens not shown, which hardly differs between the two. "
         "The paper leaves open K (200 here, as in Figure 2), the features (standard normal), "

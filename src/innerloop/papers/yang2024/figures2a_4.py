@@ -19,14 +19,14 @@ from matplotlib.figure import Figure as Picture
 from innerloop import theory
 from innerloop.analysis import Estimate
 from innerloop.papers.common import generator
-from innerloop.papers.plots import history_table, plot_runs
+from innerloop.papers.plots import as_table, history_table, plot_runs, where
 from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
 from innerloop.papers.yang2024 import settings
 from innerloop.papers.yang2024.lemmas1_to_6 import infimum, loss_75
 from innerloop.papers.yang2024.sections3_2_3 import ridge
-from innerloop.papers.yang2024.settings import FULL, OUT_OF_DOMAIN, Instance, Sizes, instance, where
+from innerloop.papers.yang2024.settings import FULL, OUT_OF_DOMAIN, Instance, Sizes, instance
 from innerloop.tasks import GaussianCoefficients, TabulatedCoefficients
 from innerloop.training import History, Metric, Objective, train
 
@@ -205,7 +205,7 @@ def figure2a(scale: Scale) -> Numbers:
             learned = {LEARNED: made.gap / w_alone}
             rows.append({"training": tokens + few, **learned, **summary(made, history)})
     return Numbers(
-        {"training": history_table(histories), "runs": settings.columns(rows)},
+        {"training": history_table(histories), "runs": as_table(rows)},
         "Means of several dictionaries and starts, their range shaded. The inference loss in "
         "domain is twice what the training loss has above its infimum, an identity. With tokens of "
         "norm 1 the prediction converges to ridge regression; with Gaussian tokens training ends "
@@ -325,7 +325,7 @@ def figure4(scale: Scale) -> Numbers:
         instance(replace(recipe.sizes, tau=tau, heads=1), 0).risk.infimum for tau in (0.01, 4e-5)
     )
     return Numbers(
-        {"training": settings.columns(table), "runs": settings.columns(runs)},
+        {"training": as_table(table), "runs": as_table(runs)},
         "The training loss above its infimum, every line a dictionary and start of its own. Left: "
         "a few heads are stopped; from somewhat below H = N on, training converges; with many the "
         "loss oscillates, unless the learning rate is another (dashed). Right: with Gaussian "

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop import tasks
 from innerloop.analysis import Estimate
+from innerloop.papers.plots import as_table, where
 from innerloop.papers.quantity import Measured, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -22,7 +23,6 @@ from innerloop.papers.yang2024.encoder_training import (
     trained,
 )
 from innerloop.papers.yang2024.sections3_2_3 import trained_one_layer
-from innerloop.papers.yang2024.settings import columns, where
 from innerloop.training import History
 
 LOSSES = {
@@ -137,7 +137,7 @@ def figure2b(scale: Scale) -> Numbers:
     line |= {"training": low + line["in domain"] / 2, "infimum": low}
     line |= {"floor": made.one_head_floor, "features": made.m}
     return Numbers(
-        {"training": columns(table), "runs": columns(runs), "references": columns([line])},
+        {"training": as_table(table), "runs": as_table(runs), "references": as_table([line])},
         f"Losses of {chosen.seeds} four-layer encoders with {heads} heads on "
         f"{TEST_PROMPTS} prompts each. Inference loss is the squared distance to ridge "
         "regression, (1/K) |. - y*|^2, out of domain with lambda ~ N(1, 4I). " + chosen.in_words,
@@ -219,7 +219,7 @@ def figure5(scale: Scale) -> Numbers:
     line = {"infimum": made.risk.infimum, "floor": made.one_head_floor, "budget": budget}
     line |= {"one layer": trained_one_layer(made.task, 1, 0, 300), "again": again / timed[0]}
     return Numbers(
-        {"training": columns(table), "final": columns(final), "references": columns([line])},
+        {"training": as_table(table), "final": as_table(final), "references": as_table([line])},
         f"Four-layer encoders, {chosen.seeds} starts of each. Equal time is what H = {fewest} "
         f"needs for {steps} steps, {budget:.0f} s of one core here, where the paper has 100 s; "
         "process time is the shortest measured step times the number of steps. No one-layer "

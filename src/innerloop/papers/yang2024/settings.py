@@ -20,7 +20,6 @@ from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator, identity, normal, square_root
 from innerloop.papers.quantity import INEQUALITY, at_most, checks
-from innerloop.papers.registry import Table
 from innerloop.papers.verdict import Check
 from innerloop.prompt import Prompt
 from innerloop.tasks import DictionaryRegression, GaussianCoefficients
@@ -296,17 +295,6 @@ def bounds(
 
     name, printed = "largest ratio of the two sides", {equation: list[float]()}
     return checks(name, INEQUALITY, printed, unlike=near, measure=largest)
-
-
-def columns(rows: Sequence[Mapping[str, Any]]) -> Table:
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def where(table: Table, **kept: float | int | str) -> dict[str, np.ndarray]:
-    """The columns as arrays, of the rows with these values."""
-    arrays = {name: np.asarray(values) for name, values in table.items()}
-    chosen = [arrays[name] == value for name, value in kept.items()]
-    return {k: v[np.logical_and.reduce(chosen)] if kept else v for k, v in arrays.items()}
 
 
 def lines(axes: Axes, rows: Mapping[str, np.ndarray], x: str, y: str, **style: Any) -> None:

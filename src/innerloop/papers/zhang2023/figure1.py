@@ -11,10 +11,11 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.papers.common import DTYPE, identity
+from innerloop.papers.plots import as_table, where
 from innerloop.papers.quantity import at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
-from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
+from innerloop.papers.zhang2023.drawing import logarithmic
 from innerloop.papers.zhang2023.prompts import layer_around, linear_prompts, predict
 from innerloop.papers.zhang2023.settings import as_stated, exponential, only
 from innerloop.theory.linear import CovarianceLaw

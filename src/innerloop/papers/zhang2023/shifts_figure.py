@@ -9,10 +9,10 @@ from innerloop import theory
 from innerloop.algorithms import GradientDescent, Learner, LeastSquares, Ridge, Zero
 from innerloop.analysis import one_step_risk, shift_table, standard_shifts
 from innerloop.papers.common import DTYPE
+from innerloop.papers.plots import where
 from innerloop.papers.quantity import SAMPLING, at_least, checks
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
-from innerloop.papers.zhang2023.drawing import where
 from innerloop.papers.zhang2023.settings import as_stated
 from innerloop.tasks import LinearRegression
 

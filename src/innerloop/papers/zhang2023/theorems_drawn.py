@@ -9,10 +9,11 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import LogLocator
 
 from innerloop.papers.common import rotated
+from innerloop.papers.plots import as_table, where
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 from innerloop.papers.zhang2023 import settings
-from innerloop.papers.zhang2023.drawing import as_table, logarithmic, where
+from innerloop.papers.zhang2023.drawing import logarithmic
 from innerloop.papers.zhang2023.flows import Start, direction
 from innerloop.papers.zhang2023.prompts import LABELS, WORDS, layer_around
 from innerloop.papers.zhang2023.settings import as_stated
