@@ -160,9 +160,10 @@ def figure(
         def measure(scale: Scale) -> Measurement:
             numbers = compute(scale)
             verdict = judge(numbers.tables)
+            trained = {"trainings": study.recorded(scale)} if study else {}
             verdict = replace(
                 verdict,
-                settings={**numbers.settings, **verdict.settings},
+                settings={**numbers.settings, **verdict.settings, **trained},
                 remarks=[*numbers.remarks, *verdict.remarks],
             )
             return Measurement(numbers.tables, numbers.caption, verdict)

@@ -233,9 +233,7 @@ def figure1(scale: Scale) -> Numbers:
         "each of 64 covariances). The linear layer's limit is the one trained on random "
         f"covariances. {sized(scale)}"
     )
-    settings = {"trainings": len(records), "d": task.d, "N": list(LENGTHS[_size(scale)])}
-    provenance = sorted({record.provenance for record in records.values()})
-    return Numbers(tables, caption, settings, remarks=[f"Trainings: {provenance[0]}, and others."])
+    return Numbers(tables, caption, {"d": task.d, "N": list(LENGTHS[_size(scale)])})
 
 
 def _size(scale: Scale) -> str:
