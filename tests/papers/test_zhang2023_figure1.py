@@ -170,3 +170,18 @@ def test_linear_layers_and_least_squares_stand_beside():
         max(e for e, m in zip(squares["error"], squares["examples"], strict=True) if m > 5) < 1e-9
     )
     assert linear["limit"] == pytest.approx([4 / 9, 1 / 3, 19 / 3, 43])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", figure1_trainings.experiments("paper"))
+def test_the_papers_own_trainings_start(name, tmp_path):
+    """Three steps of half a million, with the curriculum's first prompts."""
+    experiment = figure1_trainings.experiments("paper")[name]
+    begun = Experiment(**(vars(experiment) | {"steps": 3})).run(tmp_path)
+    assert begun.history["loss"][-1] > 0
+    assert begun.task.d == 20
+
+
+def test_what_the_papers_trainings_take_is_said_beforehand():
+    cost = figure1_trainings.STUDY.cost("paper")
+    assert 1000 < cost < 100_000  # core-hours of a CPU: a GPU is needed

@@ -27,6 +27,8 @@ def train(
     clip: float | None = None,
     seed: int = 0,
     device: str = "cpu",
+    mixed_precision: bool = False,
+    compiled: bool = False,
     run: Path | None = None,
     runs: Path = Path("runs"),
 ) -> None:
@@ -55,6 +57,8 @@ def train(
         clip: the largest norm of a gradient; 10 without a recipe.
         seed: of the initial weights and of the data.
         device: where to train, such as cpu or cuda.
+        mixed_precision: products of matrices in bfloat16; quicker where the device has them.
+        compiled: compile the layers of a transformer; takes a minute, and gains on a GPU.
         run: the folder of this run; by default one below `runs`, named by the settings.
         runs: the folder of runs.
     """
@@ -76,7 +80,14 @@ def train(
     config = {"id": f"train-{experiment.model.name}", **experiment.as_json()}
     folder = writable_folder(run or RunStore(runs).folder(config))
     with _progress(steps) as watch:
-        made = experiment.run(folder, device=device, watch=watch, notify=say)
+        made = experiment.run(
+            folder,
+            device=device,
+            mixed_precision=mixed_precision,
+            compiled=compiled,
+            watch=watch,
+            notify=say,
+        )
     say(f"loss {made.history['loss'][-1]:.5g} after {steps} steps")
     say(f"run: {folder}")
     say(f"next: innerloop evaluate {folder}")
