@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import torch
 
+from innerloop.corpora import Corpus
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.tasks import (
     Autoregression,
@@ -24,6 +26,7 @@ from innerloop.tasks import (
     RepresentedFunctions,
     SparseLinearFunctions,
     Task,
+    Translation,
     TreeFunctions,
     moved,
     with_random_covariance,
@@ -165,6 +168,17 @@ def dictionary(
     )
 
 
+def translation(
+    corpus: str = "debian",
+    vocabulary: int = 4000,
+    n: int = 64,
+    split: Literal["training", "validation"] = "training",
+    dtype: DType = "float32",
+) -> Translation:
+    """sentence pairs of a corpus, see `innerloop data translation`; at most n tokens (Gao 2024)"""
+    return _translation(Corpus.open(corpus), vocabulary, n, split, dtype)
+
+
 TASKS: dict[str, Callable[..., Task]] = {
     "linear": linear,
     "sparse": sparse,
@@ -176,6 +190,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "autoregression": autoregression,
     "chain-of-thought": chain_of_thought,
     "dictionary": dictionary,
+    "translation": translation,
 }
 REFERENCES: dict[str, tuple[str, ...]] = {
     "linear": ("zero", "ols", "one-step"),
@@ -188,6 +203,7 @@ REFERENCES: dict[str, tuple[str, ...]] = {
     "autoregression": ("zero", "feature-ridge"),
     "chain-of-thought": ("zero", "feature-ridge"),
     "dictionary": ("zero", "shown-labels", "feature-ridge"),
+    "translation": ("zero", "unigram"),
 }
 """What each task is compared with unless asked otherwise."""
 
@@ -212,6 +228,18 @@ def _network(
         generator=_generator(seed),
     )
     return moved(made, dtype=getattr(torch, dtype))
+
+
+@lru_cache(maxsize=4)  # cutting a corpus into pieces takes seconds, and a run asks more than once
+def _translation(
+    corpus: Corpus,
+    vocabulary: int,
+    n: int,
+    split: Literal["training", "validation"],
+    dtype: DType,
+) -> Translation:
+    tokeniser = corpus.tokeniser(vocabulary)
+    return Translation.of(corpus, tokeniser, n, split=split, dtype=getattr(torch, dtype))
 
 
 def _generator(seed: int) -> torch.Generator:

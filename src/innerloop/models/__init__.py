@@ -18,6 +18,7 @@ from innerloop.models.linear_attention import (
     attention_matrix_forward,
 )
 from innerloop.models.looped import Looped
+from innerloop.models.translator import Translator
 
 __all__ = [
     "AHN",
@@ -41,6 +42,7 @@ __all__ = [
     "SingleLayerWeights",
     "Start",
     "Trace",
+    "Translator",
     "associative_forward",
     "attention_matrix_forward",
     "block_form_forward",
