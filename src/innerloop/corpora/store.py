@@ -144,8 +144,8 @@ def _opened(folder: Path, manifest: str) -> Corpus:
         data = file.read_bytes() if file.is_file() else b""
         if hashlib.sha256(data).hexdigest() != said["sha256"][split]:
             raise CorpusError(
-                f"{file} is not as it was written; `innerloop data translation --rebuild` makes "
-                "the corpus again"
+                f"{file} is not as it was written; `innerloop data translation` makes the corpus "
+                "again, with --rebuild or with its --files"
             )
         pairs[split] = [_from_line(line) for line in data.decode().splitlines()]
     known = Part.__dataclass_fields__

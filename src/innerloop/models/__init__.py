@@ -3,6 +3,7 @@
 from innerloop.models.blocks import BlockShape, Start
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
 from innerloop.models.decoder import Decoder, Trace
+from innerloop.models.decoding import decode, translate
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
 from innerloop.models.in_context import InContext
@@ -46,4 +47,6 @@ __all__ = [
     "associative_forward",
     "attention_matrix_forward",
     "block_form_forward",
+    "decode",
+    "translate",
 ]
