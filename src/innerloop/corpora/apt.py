@@ -38,7 +38,8 @@ Dir::State::status "{folder}/state/status";
 Dir::Cache "{folder}/cache";
 """
 """Lists in plain text, in these languages; no hooks of the machine; no waiting for ever."""
-ADDRESS = re.compile(r"\w+://\S+|\S+:/\S+")
+ADDRESS = re.compile(r"\w+:/\S+|\[IP:[^\]]*\]|'[^' ]+\.[^' ]+'|(?<!\S)/\S+")
+"""Of a mirror, in what apt-get says; and paths."""
 UNKNOWN = re.compile(r"Unable to locate package (\S+)|No candidate version found for (\S+)")
 
 

@@ -30,19 +30,18 @@ PLACEHOLDER = re.compile(
 
 GERMAN = """
     der die das den dem des ein eine einen einem einer eines und oder aber nicht ist sind wird
-    werden wurde hat haben kann können mit von für auf aus bei nach zum zur im am als auch sich es
+    werden wurde haben kann können mit von für auf aus bei nach zum zur im als auch sich es
     sie er wir ich ihr ihre sein diese dieser dieses wenn wie nur noch durch über unter zwischen
 """
 ENGLISH = """
-    the a an and or but not is are were be been has have can with of for on from at by to as also it
-    they he we you your his her this that these those if how only through over between which will
-    would
+    the and or but not is are were be been has have can with of for on from at by to as it
+    they he we you your his her this that these those if how only through over between which would
 """
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
     "source": frozenset(GERMAN.split()),
     "target": frozenset(ENGLISH.split()),
 }
-"""Frequent words of German and of English that the other language does not have."""
+"""Frequent words of German and of English that the other language hardly has."""
 
 
 def tidy(text: str) -> str:

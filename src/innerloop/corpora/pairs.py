@@ -29,7 +29,7 @@ def read_parallel(source: Path, target: Path, origin: str) -> list[Pair]:
         )
     for file, lines in ((source, sources), (target, targets)):
         _require_no_empty_line(file, lines)
-    return [Pair(s, t, origin) for s, t in zip(sources, targets, strict=True)]
+    return [Pair(s.strip(), t.strip(), origin) for s, t in zip(sources, targets, strict=True)]
 
 
 def read_table(file: Path, origin: str) -> list[Pair]:
@@ -77,7 +77,7 @@ def _lines(file: Path) -> list[str]:
         lines.pop()
     if not lines:
         raise CorpusError(f"{file} is empty")
-    return [line.strip() for line in lines]
+    return lines
 
 
 def _require_no_empty_line(file: Path, lines: Sequence[str], first: int | None = None) -> None:

@@ -119,7 +119,7 @@ class Corpus:
                 f"there is no corpus {name!r} below {root}; {hint}. `innerloop data translation` "
                 "builds debian, and --files any other"
             )
-        return _opened(root / name, json.dumps(manifest))
+        return _opened(root / name, json.dumps(manifest), _stamp(root / name))
 
     def tokeniser(self, vocabulary: int) -> Tokeniser:
         """Trained on the training pairs alone, both sides together; kept with the corpus."""
@@ -136,7 +136,7 @@ def names(root: Path | None = None) -> list[str]:
 
 
 @lru_cache(maxsize=4)
-def _opened(folder: Path, manifest: str) -> Corpus:
+def _opened(folder: Path, manifest: str, stamp: tuple[int, ...]) -> Corpus:
     said = json.loads(manifest)
     pairs = {}
     for split in SPLITS:
@@ -153,6 +153,12 @@ def _opened(folder: Path, manifest: str) -> Corpus:
     return Corpus(
         said["name"], pairs["training"], pairs["validation"], parts, said["left_out"], folder
     )
+
+
+def _stamp(folder: Path) -> tuple[int, ...]:
+    """Changes whenever one of the files of pairs does."""
+    files = (folder / f"{split}.tsv" for split in SPLITS)
+    return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
 @lru_cache(maxsize=1)
