@@ -32,8 +32,10 @@ def random_pairs(count=40, seed=0):
     g = seeded(seed)
     rows, middle = [], []
     for _ in range(count):
-        source, target = (torch.randint(3, V, (int(k),), generator=g).tolist() for k in
-                          torch.randint(1, 9, (2,), generator=g))
+        source, target = (
+            torch.randint(3, V, (int(k),), generator=g).tolist()
+            for k in torch.randint(1, 9, (2,), generator=g)
+        )
         rows.append([*source, TO, *target, END])
         middle.append(len(source))
     return filled(rows, middle)

@@ -47,7 +47,7 @@ def test_what_is_too_long_is_left_out_and_counted():
     assert len(short) + short.too_long == len(SMALL.training)
     assert 0 < short.too_long < len(SMALL.training)
     assert short.lengths.max() - 1 <= 20
-    with pytest.raises(CorpusError, match="n must be large enough for some pair.* got 3"):
+    with pytest.raises(CorpusError, match=r"n must be large enough for some pair.* got 3"):
         Translation.of(SMALL, TOKENISER, 3)
 
 

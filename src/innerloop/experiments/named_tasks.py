@@ -169,7 +169,7 @@ def dictionary(
 
 
 def translation(
-    corpus: str = "debian",
+    corpus: str = "small",
     vocabulary: int = 4000,
     n: int = 64,
     split: Literal["training", "validation"] = "training",
