@@ -5,10 +5,9 @@ import shutil
 import pytest
 import torch
 
-from innerloop.corpora import Corpus, build_from_files
+from innerloop.corpora import Corpus, CorpusError, build_from_files
 from innerloop.corpora.store import DATA, corpora_root
-from innerloop.experiments import Experiment, Run
-from innerloop.experiments.translators import open_translator
+from innerloop.experiments import Experiment, Run, open_translator
 from innerloop.models import translate
 from innerloop.training import CheckpointError
 from tests.samples import seeded
@@ -60,6 +59,8 @@ def test_a_run_translates_without_its_corpus(mine, tmp_path):
     model, tokeniser = open_translator(tmp_path / "run")
     assert translate(model, tokeniser, SENTENCES) == expected
     assert translate(*open_translator(tmp_path / "run" / "checkpoint.safetensors"), SENTENCES)
+    with pytest.raises(CorpusError, match=r"^there is no corpus 'mine' below"):
+        Run.open(tmp_path / "run")
 
 
 def test_a_run_is_not_resumed_or_opened_with_a_corpus_that_was_built_anew(mine, tmp_path):

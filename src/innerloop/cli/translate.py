@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from innerloop.cli.console import say
-from innerloop.experiments.translators import open_translator
+from innerloop.experiments import open_translator
 from innerloop.models import translate as translations
 
 

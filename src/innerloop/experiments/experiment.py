@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.corpora import CorpusError
 from innerloop.experiments.catalogue import (
     CURRICULA,
     MODELS,
@@ -228,6 +229,8 @@ class Run:
         try:
             experiment = Experiment.from_json(header["config"])
             model, task, _ = experiment.build(device)
+        except CorpusError:  # the experiment is known, and its data is not here
+            raise
         except (ValueError, OverflowError) as error:
             raise CheckpointError(
                 f"the checkpoint {file} does not say which experiment it belongs to: {error}"

@@ -32,6 +32,7 @@ from innerloop.tasks import (
     with_random_covariance,
 )
 from innerloop.tasks.checks import require_at_least, require_seed
+from innerloop.tasks.translation import Split
 
 DType = Literal["float64", "float32"]
 WIDEST = 5_000
@@ -172,7 +173,7 @@ def translation(
     corpus: str = "small",
     vocabulary: int = 4000,
     n: int = 64,
-    split: Literal["training", "validation"] = "training",
+    split: Split = "training",
     dtype: DType = "float32",
 ) -> Translation:
     """sentence pairs of a corpus, see `innerloop data translation`; at most n tokens (Gao 2024)"""
@@ -235,7 +236,7 @@ def _translation(
     corpus: Corpus,
     vocabulary: int,
     n: int,
-    split: Literal["training", "validation"],
+    split: Split,
     dtype: DType,
 ) -> Translation:
     tokeniser = corpus.tokeniser(vocabulary)
