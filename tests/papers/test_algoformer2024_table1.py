@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from innerloop.corpora import Corpus
+from innerloop.corpora.store import DATA
 from innerloop.experiments import MissingRecords, Study
 from innerloop.experiments.study import RECORDS
 from innerloop.papers.algoformer2024 import table1
@@ -99,6 +101,19 @@ def test_a_record_says_what_the_table_needs_and_no_text_of_the_corpus(records):
     assert len(EVERY_SENTENCE) == 10
     assert [s["signature"] for s in table1.as_rows(record.tables["scores"])]
     assert "cross-entropy after one loop" not in records["standard-0"].tables["facts"]["fact"]
+
+
+def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_path, monkeypatch):
+    """Only that it is asked for: building it is tested with the corpora."""
+    built = []
+    monkeypatch.setenv(DATA, str(tmp_path / "data"))
+    monkeypatch.setattr(table1, "build_debian", lambda: built.append("debian"))
+    study = replace(table1.STUDY, experiments=lambda scale: {})
+    assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
+    assert built == ["debian"]
+    replace(Corpus.open("small"), name="debian").save()
+    assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
+    assert built == ["debian"]
 
 
 def test_untrained_translators_decide_nothing(tables):

@@ -27,8 +27,10 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.analysis import Estimate, cross_entropies, target_entropy, translation_scores
 from innerloop.analysis.translation import EVERYTHING
-from innerloop.corpora import Corpus, Tokeniser
+from innerloop.corpora import Corpus, Tokeniser, build_debian
+from innerloop.corpora.build import DEBIAN
 from innerloop.corpora.split import TrigramIndex
+from innerloop.corpora.store import names
 from innerloop.experiments import TASKS, Experiment, Record, Run, Study
 from innerloop.models import Translator, translate
 from innerloop.papers.plots import as_rows, as_table, where
@@ -196,11 +198,18 @@ def _translations(experiment: Experiment, model: Translator, held_out: Translati
     }
 
 
+def prepare(scale: str) -> None:
+    """Builds the corpus, unless it is there."""
+    if setting(scale).corpus == DEBIAN and DEBIAN not in names():
+        build_debian()
+
+
 STUDY = Study(
     "algoformer2024/table1",
     lambda scale: setting(scale).experiments(),
     measure,
     seconds_per_step,
+    prepare=prepare,
 )
 
 
