@@ -5,9 +5,11 @@ import subprocess
 
 import pytest
 
+from innerloop.cli import main
 from innerloop.corpora import Corpus, CorpusError, build_debian
 from innerloop.corpora import build as building
 from innerloop.corpora.debian import catalogue, sentences
+from innerloop.corpora.store import DATA
 from tests.corpora import repository
 
 pytestmark = pytest.mark.skipif(
@@ -60,6 +62,19 @@ def test_it_is_built_again_without_the_mirror_and_is_the_same(mirror, tmp_path):
     again = built(tmp_path)
     assert again.digest == first.digest
     assert Corpus.open("debian", tmp_path / "corpora").training == first.training
+
+
+def test_the_command_builds_it_and_shows_it_again_without_the_mirror(
+    mirror, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv(DATA, str(tmp_path / "data"))
+    folder = mirror()
+    for _ in range(2):
+        assert main(["data", "translation"]) == 0
+        said = capsys.readouterr().out
+        for words in ("no licence is stated", "GPL-2+", "trans-de-en 1:1.0", "debian, 16 pairs"):
+            assert words in said
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_stages_are_told(mirror, tmp_path):

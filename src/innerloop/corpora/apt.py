@@ -37,7 +37,8 @@ Dir::State "{folder}/state";
 Dir::State::status "{folder}/state/status";
 Dir::Cache "{folder}/cache";
 """
-"""Lists in plain text, in these languages; no hooks of the machine; no waiting for ever."""
+"""Lists in plain text, in these languages; no hooks of the machine; no waiting for ever; and no
+other user than the one who asks, since the folders are theirs."""
 ADDRESS = re.compile(r"\w+:/\S+|\[IP:[^\]]*\]|'[^' ]+\.[^' ]+'|(?<!\S)/\S+")
 """Of a mirror, in what apt-get says; and paths."""
 UNKNOWN = re.compile(r"Unable to locate package (\S+)|No candidate version found for (\S+)")

@@ -39,7 +39,7 @@ def split(pairs: Sequence[Pair], held_out: int, *, seed: int = 0) -> tuple[list[
     """Training pairs, and about `held_out` others that none of them nearly repeats.
 
     A pair is held out if, on each of its sides, every other sentence of the corpus has less than
-    half of its trigrams. Every origin gives its share. The order is that of the pairs.
+    half of its trigrams. Every origin gives its share, at least one. The order is that of the pairs.
     """
     sides = [TrigramIndex([pair[side] for pair in pairs]) for side in (0, 1)]
     by_origin: defaultdict[str, list[int]] = defaultdict(list)
@@ -48,7 +48,7 @@ def split(pairs: Sequence[Pair], held_out: int, *, seed: int = 0) -> tuple[list[
     chosen: set[int] = set()
     draw = random.Random(seed)
     for _, rows in sorted(by_origin.items()):
-        wanted = round(held_out * len(rows) / len(pairs))
+        wanted = max(1, round(held_out * len(rows) / len(pairs)))
         found = 0
         for row in draw.sample(rows, len(rows)):
             if found == wanted:
