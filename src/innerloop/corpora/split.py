@@ -39,7 +39,7 @@ def split(pairs: Sequence[Pair], held_out: int, *, seed: int = 0) -> tuple[list[
     """Training pairs, and about `held_out` others that none of them nearly repeats.
 
     A pair is held out if, on each of its sides, every other sentence of the corpus has less than
-    half of its trigrams. Every origin gives its share, at least one pair, in the order of the pairs.
+    half of its trigrams. Every origin gives its share, at least one; the pairs stay in order.
     """
     sides = [TrigramIndex([pair[side] for pair in pairs]) for side in (0, 1)]
     by_origin: defaultdict[str, list[int]] = defaultdict(list)
