@@ -63,6 +63,18 @@ def test_held_out_pairs_are_a_split_of_their_own():
     assert held_out.texts([0])[0][0] == SMALL.validation[0].source
 
 
+def test_mismatched_rows_have_their_translation_after_another_sentence():
+    other = TASK.mismatched()
+    assert len(other) + other.too_long == len(SMALL.training)
+    assert len(other) > 0.9 * len(TASK)
+    assert (other.lengths - 1).max() <= TASK.n
+    own = {reference: sentence for sentence, reference in TASK.texts(range(len(TASK)))}
+    texts = other.texts(range(len(other)))
+    assert {sentence for sentence, _ in texts} <= set(own.values())
+    wrong = sum(own[reference] != sentence for sentence, reference in texts)
+    assert wrong >= len(texts) - 3, "of references that two sentences share, one may be right"
+
+
 def test_origins_go_with_their_pairs():
     two = [Pair("eins zwei", "one two", "b"), Pair("drei vier", "three four", "a")]
     corpus = Corpus("two", two, [], [Part("a", ""), Part("b", "")], {})

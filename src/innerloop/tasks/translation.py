@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -123,6 +123,33 @@ class Translation:
         index = (self.starts[rows][:, None] + place).clamp_max(len(self.tokens) - 1)
         tokens = torch.where(inside, self.tokens[index], PAD)
         return SentencePairs(tokens, self.middles[rows], lengths, self.vocabulary, self.dtype)
+
+    def mismatched(self) -> Translation:
+        """Every translation after the sentence of another pair, of about the same length.
+
+        What a translator says of these it says without knowing the sentence: it is a model of
+        English. Rows that become too long are left out.
+        """
+        order = self.middles.argsort(stable=True)
+        other = torch.empty_like(order)
+        other[order] = order.roll(1)
+        rows, middles, kept = [], [], []
+        for row, source in enumerate(other.tolist()):
+            before, own = (self.tokens[self.starts[i] : self.starts[i + 1]] for i in (source, row))
+            joined = torch.cat([before[: self.middles[source]], own[self.middles[row] :]])
+            if len(joined) - 1 <= self.n:
+                rows.append(joined)
+                middles.append(self.middles[source])
+                kept.append(row)
+        lengths = torch.tensor([0, *map(len, rows)], device=order.device)
+        return replace(
+            self,
+            tokens=torch.cat(rows),
+            starts=lengths.cumsum(0),
+            middles=torch.stack(middles),
+            origin=self.origin[kept],
+            too_long=self.too_long + len(self) - len(rows),
+        )
 
     def target_frequencies(self) -> Float[Tensor, " vocabulary"]:
         """How often each token is a target, as a share of all targets."""
