@@ -34,6 +34,7 @@ from innerloop.algorithms import (
     Zero,
     curve_answers,
 )
+from innerloop.corpora import Corpus
 from innerloop.models import (
     BlockShape,
     Decoder,
@@ -45,6 +46,7 @@ from innerloop.models import (
     Looped,
 )
 from innerloop.prompt import Prompt
+from innerloop.sentences import SentencePairs
 from innerloop.tasks import (
     Autoregression,
     ChainOfThought,
@@ -67,6 +69,7 @@ from innerloop.tasks import (
     TabulatedCoefficients,
     Task,
     TransformedFunctions,
+    Translation,
     TreeFunctions,
     with_random_covariance,
     with_response,
@@ -89,6 +92,7 @@ DICTIONARY = DictionaryRegression.gaussian(D, 2, 9, 4, 0.1, generator=seeded())
 SPARSE = Regression(GaussianCovariates(covariance(D)), SparseLinearFunctions(D, 2), 4)
 SINGLE = SparseLinearFunctions(D, 1, torch.float32)
 NETWORK = LeakyNetwork.drawn(D, 2, generator=seeded(), orthogonal=True, slope=0.5)
+SENTENCES = Corpus.open("small")
 TASKS = {
     "LinearRegression": [
         LinearRegression.isotropic(D, 6),
@@ -124,6 +128,7 @@ TASKS = {
         replace(DICTIONARY, coefficients=SphericalCoefficients(2.0)),
         replace(DICTIONARY, coefficients=TabulatedCoefficients(normal(7, 2))),
     ],
+    "Translation": [Translation.of(SENTENCES, SENTENCES.tokeniser(300), 48, dtype=DOUBLE)],
 }
 
 
@@ -227,9 +232,9 @@ MODELS = {
         ),
     ],
 }
-OF_SEQUENCES = {"Decoder", "Looped"}
-"""Models of token sequences; as learners of prompts they are `InContext`."""
-ALGORITHMS_OF_SEQUENCES = {"SequenceRidge"}
+OF_SEQUENCES = {"Decoder", "Looped", "Translator"}
+"""Models of token sequences; as learners of prompts they are `InContext`. Of sentences, one."""
+ALGORITHMS_OF_SEQUENCES = {"SequenceRidge", "Unigram"}
 CASES = [case for made in (ALGORITHMS | MODELS).values() for case in made]
 
 
@@ -340,9 +345,12 @@ def test_a_task_knows_its_sizes(task):
     prompt = task.sample(2, generator=seeded())
     if isinstance(prompt, Prompt):
         assert (prompt.d, prompt.n) == (task.d, task.n)
+    elif isinstance(prompt, SentencePairs):
+        assert prompt.vocabulary == task.d
+        assert prompt.tokens.shape[-1] <= task.n + 1
     else:
         assert prompt.tokens.shape[-1] == task.d
-    assert task.d == D
+    assert task.d == (300 if isinstance(prompt, SentencePairs) else D)
 
 
 @every_task
@@ -378,8 +386,8 @@ def test_algorithms_answer_every_task(task):
     of_prompts = (LeastSquares(), Ridge(0.1), GradientDescent([0.1]), Newton(3))
     for algorithm in (Zero(), *(of_prompts if isinstance(prompt, Prompt) else ())):
         prediction = algorithm(prompt)
-        assert prediction.shape == prompt.targets.shape
-        assert prediction.dtype == prompt.targets.dtype
+        assert list(prediction.shape) == prompt.answer_shape
+        assert prediction.dtype == prompt.dtype
         assert prediction.isfinite().all()
 
 

@@ -1,5 +1,6 @@
 """innerloop: a laboratory for in-context learning.
 
+corpora     sentence pairs from files and packages
 tasks       distributions over prompts
 algorithms  learners with nothing trained
 models      learners with trained weights
@@ -13,6 +14,7 @@ papers      every theorem and figure, with a measured verdict
 TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from innerloop.prompt import Prompt
+    from innerloop.sentences import SentencePairs
     from innerloop.sequence import TokenSequence
 else:
 
@@ -26,10 +28,14 @@ else:
             from innerloop.sequence import TokenSequence
 
             return TokenSequence
+        if name == "SentencePairs":
+            from innerloop.sentences import SentencePairs
+
+            return SentencePairs
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
         return __all__
 
 
-__all__ = ["Prompt", "TokenSequence"]
+__all__ = ["Prompt", "SentencePairs", "TokenSequence"]

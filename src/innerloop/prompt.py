@@ -84,6 +84,23 @@ class Prompt:
         """What a learner is to predict: the queries' labels."""
         return self.y_query
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.y.dtype
+
+    @property
+    def answer_shape(self) -> list[int]:
+        """Of what a learner is to return: that of the targets, [batch, queries]."""
+        return list(self.y_query.shape)
+
+    def loss(self, answers: Float[Tensor, "*more batch queries"]) -> Float[Tensor, ""]:
+        """The squared error, averaged over everything."""
+        return (answers - self.y_query).square().mean()
+
+    def errors(self, answers: Float[Tensor, "*more batch queries"]) -> Float[Tensor, "*more batch"]:
+        """The squared error of every prompt, averaged over its queries."""
+        return (answers - self.y_query).square().mean(-1)
+
     def __len__(self) -> int:
         return self.y.shape[0]
 

@@ -47,6 +47,31 @@ class TokenSequence:
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
+    @classmethod
+    def whole(cls, tokens: Float[Tensor, "batch length width"]) -> TokenSequence:
+        """Every position is read out, and there is nothing to compare it with."""
+        everywhere = torch.arange(tokens.shape[1], device=tokens.device)
+        return cls(tokens, everywhere, tokens.new_empty(*tokens.shape[:2], 0))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tokens.dtype
+
+    @property
+    def answer_shape(self) -> list[int]:
+        """Of what a learner is to return: that of the targets."""
+        return list(self.targets.shape)
+
+    def loss(self, answers: Float[Tensor, "*more batch positions outputs"]) -> Float[Tensor, ""]:
+        """The squared error, averaged over everything."""
+        return (answers - self.targets).square().mean()
+
+    def errors(
+        self, answers: Float[Tensor, "*more batch positions outputs"]
+    ) -> Float[Tensor, "*more batch"]:
+        """The squared error of every sequence, averaged over its targets."""
+        return (answers - self.targets).square().flatten(-2).mean(-1)
+
     def last(self) -> TokenSequence:
         """The same tokens, with the last of their positions read out alone."""
         return put_together(

@@ -1,4 +1,4 @@
-"""What prompts and sequences share: they are trees of tensors, all of one floating dtype."""
+"""What prompts, sequences and sentences share: they are trees of tensors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from torch.utils import _pytree as pytree
 T = TypeVar("T")
 
 
-def register(kind: type, names: Sequence[str]) -> None:
+def register(kind: type, names: Sequence[str], *, fixed: Sequence[str] = ()) -> None:
     """Makes a frozen dataclass of tensors a tree: it stacks, maps, and passes through torch.func.
 
     Taken apart and put together again around placeholders whose values cannot be inspected, so the
-    checks of the constructor are not run a second time.
+    checks of the constructor are not run a second time. What is `fixed` is no tensor, and stays.
     """
 
-    def flatten(made: Any) -> tuple[list[Any], list[str]]:
+    def flatten(made: Any) -> tuple[list[Any], tuple[list[str], dict[str, Any]]]:
         present = [name for name in names if getattr(made, name) is not None]
-        return [getattr(made, name) for name in present], present
+        kept = {name: getattr(made, name) for name in fixed}
+        return [getattr(made, name) for name in present], (present, kept)
 
-    def unflatten(tensors: Any, present: Any) -> Any:
+    def unflatten(tensors: Any, context: Any) -> Any:
+        present, kept = context
         given = dict(zip(present, tensors, strict=True))
-        return put_together(kind, {name: given.get(name) for name in names})
+        return put_together(kind, {name: given.get(name) for name in names} | kept)
 
     pytree.register_pytree_node(
         kind, flatten, unflatten, serialized_type_name=f"innerloop.{kind.__name__}"

@@ -23,7 +23,8 @@ def values(annotation):
         return st.lists(FINITE, min_size=1, max_size=4).map(tuple)
     if get_origin(annotation) is not None:  # a union
         return st.one_of(*(st.none() if a is NoneType else values(a) for a in get_args(annotation)))
-    return {int: st.integers(), float: FINITE, bool: st.booleans()}[annotation]
+    words = st.from_regex(r"[a-z][a-z0-9.-]*", fullmatch=True)
+    return {int: st.integers(), float: FINITE, bool: st.booleans(), str: words}[annotation]
 
 
 @st.composite

@@ -11,6 +11,7 @@ from innerloop.algorithms.newton import Newton
 from innerloop.algorithms.on_features import OnFeatures, SequenceRidge
 from innerloop.algorithms.pool import PoolPosterior
 from innerloop.algorithms.scikit import Scikit
+from innerloop.algorithms.unigram import Unigram
 
 __all__ = [
     "Averaging",
@@ -29,6 +30,7 @@ __all__ = [
     "Scikit",
     "SequenceRidge",
     "StableGradientDescent",
+    "Unigram",
     "Zero",
     "answers",
     "curve_answers",

@@ -14,7 +14,8 @@ from innerloop.prompt import Prompt
 class Learner(Protocol):
     """Anything that maps a prompt to predictions of its queries' labels.
 
-    More generally, anything that maps what a task samples to the shape of its `targets`.
+    More generally, anything that maps what a task samples to its `answer_shape`, by default that
+    of its `targets`.
     """
 
     def __call__(self, prompt: Any, /) -> Float[Tensor, "batch queries"]: ...
@@ -27,7 +28,7 @@ def answers(learner: Learner, prompt: Any) -> Tensor:
     every prediction against every label.
     """
     predictions = learner(prompt)
-    expected = list(prompt.targets.shape)
+    expected = list(prompt.answer_shape)
     if _shape(predictions) != expected:
         axes = ", [batch, queries]" if isinstance(prompt, Prompt) else ""
         raise ValueError(
@@ -79,10 +80,14 @@ def linear_prediction(
 
 @dataclass(frozen=True)
 class Zero:
-    """Always predicts 0: the mean label, and the floor that any learner has to beat."""
+    """Always predicts 0: the mean label, and the floor that any learner has to beat.
+
+    As logarithms of probabilities, 0 says that every word is as likely as any other.
+    """
 
     def __call__(self, prompt: Any) -> Float[Tensor, "batch ..."]:
-        return torch.zeros_like(prompt.targets)
+        targets = prompt.targets
+        return torch.zeros(prompt.answer_shape, dtype=prompt.dtype, device=targets.device)
 
 
 def _shape(predictions: object) -> list[int] | str:

@@ -18,14 +18,22 @@ from innerloop.analysis.shifts import (
     shift_table,
     standard_shifts,
 )
+from innerloop.analysis.translation import (
+    Score,
+    cross_entropies,
+    target_entropy,
+    translation_scores,
+)
 
 __all__ = [
     "AfterLoops",
     "Estimate",
+    "Score",
     "Shift",
     "ShiftRow",
     "ShiftTable",
     "chunk_for",
+    "cross_entropies",
     "distance_to_identity",
     "estimate_risk",
     "learning_curve",
@@ -37,4 +45,6 @@ __all__ = [
     "require_samples",
     "shift_table",
     "standard_shifts",
+    "target_entropy",
+    "translation_scores",
 ]

@@ -14,7 +14,7 @@ from torch.func import jacrev, vmap
 
 from innerloop.analysis.risk import Estimate, require_samples
 from innerloop.memory import FLOAT64, require_memory
-from innerloop.models import InContext, LinearAttention, Looped
+from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.prompt import Prompt
 from innerloop.tasks import Task
 
@@ -31,10 +31,12 @@ def loop_spectral_radius(model: Any, batch: Any) -> Float[Tensor, " batch"]:
     """
     if isinstance(model, LinearAttention):
         return _of_unexplained_labels(model, batch)
-    inner = model.model if isinstance(model, InContext) else model
+    inner = model.model if isinstance(model, InContext | Translator) else model
     if not isinstance(inner, Looped):
         raise ValueError(f"only a looped model has loops, got {type(inner).__name__}")
     sequence = batch.interleave() if isinstance(batch, Prompt) else batch
+    if isinstance(model, Translator):
+        sequence = model.embedded(batch)
     return _of_the_residual(*inner.loop_at_its_end(sequence))
 
 
@@ -89,7 +91,7 @@ def _of_unexplained_labels(model: LinearAttention, prompt: Prompt) -> Float[Tens
 
 @dataclass(frozen=True)
 class AfterLoops:
-    """The squared error of a model that is looped this many times."""
+    """The loss of a model that is looped this many times."""
 
     loops: int
     mean: Estimate
@@ -102,9 +104,9 @@ class AfterLoops:
 def loop_curve(
     model: Any, task: Task, *, loops: int, samples: int, generator: torch.Generator
 ) -> list[AfterLoops]:
-    """Squared errors on the same fresh prompts after 1, 2, ..., `loops` loops.
+    """Losses on the same fresh prompts after 1, 2, ..., `loops` loops.
 
-    Of any model with `after_loops(batch, counts)`; the errors of a prompt are averaged over its
+    Of any model with `after_loops(batch, counts)`; the losses of a prompt are averaged over its
     targets. The mean can grow while the median falls: a few prompts on which the loop expands carry
     it, and a sample that misses them shows neither the growth nor the right standard error.
     """
@@ -119,8 +121,7 @@ def loop_curve(
     size = samples if isinstance(model, LinearAttention) else CHUNK
     for first in range(0, samples, size):
         batch = task.sample(min(size, samples - first), generator=generator)
-        errors = (model.after_loops(batch, counts) - batch.targets).square()
-        parts.append(errors.flatten(2).mean(2).double().cpu())
+        parts.append(batch.errors(model.after_loops(batch, counts)).double().cpu())
     curve = []
     for count, errors in zip(counts, torch.cat(parts, dim=1), strict=True):
         # NumPy, since torch takes the quantiles of 16 million numbers at most.

@@ -72,13 +72,13 @@ def estimate_risk(
     chunk: int | None = None,
     watch: Callable[[int], None] = lambda done: None,
 ) -> Estimate:
-    """The expected squared error over fresh prompts, averaged over the targets of a prompt.
+    """The expected loss over fresh prompts, averaged over the targets of a prompt.
 
     Drawn in chunks of bounded memory; `watch` is told after each how many prompts are done.
     """
 
     def errors(batch: Any) -> Tensor:
-        return (answers(learner, batch) - batch.targets).square().flatten(1).mean(1, keepdim=True)
+        return batch.errors(answers(learner, batch)).unsqueeze(1)
 
     (estimate,) = _in_chunks(errors, task, samples, chunk, generator, watch)
     return estimate
@@ -97,13 +97,16 @@ def learning_curve(
 
     On the same prompts for all k; the last is the last query's. Where the task's queries are
     without noise, so are the labels compared with at every k. Of a token sequence, the error at
-    every position that is asked about, averaged over its coordinates.
+    every position that is asked about, averaged over its coordinates. Sentences have no curve:
+    their targets differ in number.
     """
 
-    def errors(batch: Prompt | TokenSequence) -> Tensor:
+    def errors(batch: Any) -> Tensor:
         if isinstance(batch, TokenSequence):
             return (answers(learner, batch) - batch.targets).square().mean(-1)
-        return (curve_answers(learner, batch) - batch.curve_targets()).square()
+        if isinstance(batch, Prompt):
+            return (curve_answers(learner, batch) - batch.curve_targets()).square()
+        raise ValueError(f"{type(batch).__name__} have no learning curve")
 
     return _in_chunks(errors, task, samples, chunk, generator)
 

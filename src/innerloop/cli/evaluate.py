@@ -25,10 +25,10 @@ from innerloop.experiments import (
 )
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
-from innerloop.experiments.kinds import samples_sequences
+from innerloop.experiments.kinds import samples as sampled
 from innerloop.experiments.records import Record, names
 from innerloop.experiments.study import records_root
-from innerloop.models import InContext, LinearAttention, Looped
+from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Task, moved
@@ -121,10 +121,8 @@ def _subject(run: Path | None, task: str | None, model: str | None, device: str)
         saved = _opened(run, device)
         spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
         chosen = saved.task if task is None else moved(spec.build(TASKS), device)
-        if samples_sequences(chosen) != samples_sequences(saved.task):
-            read, given = "prompts", "token sequences"
-            if samples_sequences(saved.task):
-                read, given = given, read
+        read, given = sampled(saved.task), sampled(chosen)
+        if read != given:
             raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")
         if chosen.d != saved.task.d:
             raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
@@ -236,11 +234,11 @@ def _curves(
 def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) -> None:
     """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
     learner: Any = subject.learner
-    model = learner.model if isinstance(learner, InContext) else learner
+    model = learner.model if isinstance(learner, InContext | Translator) else learner
     if not isinstance(model, LinearAttention | Looped):
         raise ValueError(f"--loops goes with models that have loops, got {type(model).__name__}")
     table = TextTable(
-        f"squared error after each loop, {samples} prompts",
+        f"loss after each loop, {samples} prompts",
         ["loops", "mean ± standard error", "median", "99th percentile"],
     )
     with console().status("looping"):

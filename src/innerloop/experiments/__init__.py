@@ -17,6 +17,7 @@ from innerloop.experiments.records import Record
 from innerloop.experiments.spec import Spec, numbers, settable
 from innerloop.experiments.study import MissingRecords, Study
 from innerloop.experiments.sweep import Engine, Job, Outcome, Progress, jobs_of, processes, sweep
+from innerloop.experiments.translators import open_translator
 
 __all__ = [
     "ALGORITHMS",
@@ -40,6 +41,7 @@ __all__ = [
     "Study",
     "jobs_of",
     "numbers",
+    "open_translator",
     "own_learner",
     "processes",
     "settable",

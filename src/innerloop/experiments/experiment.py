@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.corpora import CorpusError
 from innerloop.experiments.catalogue import (
     CURRICULA,
     MODELS,
@@ -193,6 +194,7 @@ class Experiment:
         if compiled:
             compile_layers(model)
         with folder_lock(folder):
+            _keep_files(folder, task)
             checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.chosen)
             history = train(
                 model,
@@ -238,15 +240,36 @@ class Run:
         try:
             experiment = Experiment.from_json(header["config"])
             model, task, _ = experiment.build(device)
+        except CorpusError:  # the experiment is known, and its data is not here
+            raise
         except (ValueError, OverflowError) as error:
             raise CheckpointError(
                 f"the checkpoint {file} does not say which experiment it belongs to: {error}"
             ) from error
+        _require_files(file.parent, task)
         load_weights(model, tensors, file)
         model.eval()
         return cls(file.parent, experiment, model, task, History(header["history"]), header["step"])
 
 
+def _keep_files(folder: Path, task: Task) -> None:
+    """Writes what the task says that a run needs, such as a tokeniser, beside the weights."""
+    _require_files(folder, task)
+    for name, text in getattr(task, "files", {}).items():
+        write_atomic(folder / name, text)
+
+
+def _require_files(folder: Path, task: Task) -> None:
+    """Refuses a run whose task is no longer what it was: numbers would mean other words."""
+    for name, text in getattr(task, "files", {}).items():
+        file = folder / name
+        if file.is_file() and file.read_text(encoding="utf-8") != text:
+            raise CheckpointError(
+                f"{file} is not what the task {type(task).__name__} has now: the run belongs to "
+                "data that has been built anew since; train in another folder"
+            )
+
+
 def dtype_of(task: Task) -> torch.dtype:
     """The precision of what a task samples."""
-    return one_sample(task).targets.dtype
+    return one_sample(task).dtype

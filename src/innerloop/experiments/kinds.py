@@ -8,11 +8,26 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
+from innerloop.prompt import Prompt
+from innerloop.sentences import SentencePairs
 from innerloop.sequence import TokenSequence
 from innerloop.tasks import Task, moved
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+IN_WORDS = {
+    Prompt: "prompts",
+    TokenSequence: "token sequences",
+    SentencePairs: "pairs of sentences",
+}
+"""What tasks sample; a task of the user's own may sample anything else with `targets`."""
+
+READERS = {
+    TokenSequence: "a transformer such as gpt2 and the algorithms zero and feature-ridge",
+    SentencePairs: "the model translator and the algorithms zero and unigram",
+}
+"""Who reads what is no prompt."""
 
 
 def one_sample(task: Task) -> Any:
@@ -20,23 +35,29 @@ def one_sample(task: Task) -> Any:
     return moved(task, "cpu").sample(1, generator=torch.Generator().manual_seed(0))
 
 
-def samples_sequences(task: Task) -> bool:
-    """Whether it samples token sequences, and not prompts."""
-    return isinstance(one_sample(task), TokenSequence)
+def kind_of(task: Task) -> type:
+    """The class of what it samples."""
+    return type(one_sample(task))
+
+
+def samples(task: Task) -> str:
+    """What it samples, in words."""
+    kind = kind_of(task)
+    return IN_WORDS.get(kind, f"a {kind.__name__}")
 
 
 def of_prompts(
     factory: Callable[Concatenate[Task, P], T],
 ) -> Callable[Concatenate[Task, P], T]:
-    """The same factory, which refuses a task of token sequences with a sentence."""
+    """The same factory, which refuses a task of anything else with a sentence."""
 
     @wraps(factory)
     def build(task: Task, /, *given: P.args, **options: P.kwargs) -> T:
-        if samples_sequences(task):
+        readers = READERS.get(kind_of(task))
+        if readers is not None:
             raise ValueError(
                 f"{factory.__name__.replace('_', '-')} reads prompts of examples and queries, and "
-                f"{type(task).__name__} samples token sequences; a transformer such as gpt2 and "
-                "the algorithms zero and feature-ridge read those"
+                f"{type(task).__name__} samples {samples(task)}; {readers} read those"
             )
         return factory(task, *given, **options)
 

@@ -28,6 +28,7 @@ from innerloop.algorithms import (
     Scikit,
     SequenceRidge,
     StableGradientDescent,
+    Unigram,
     Zero,
 )
 from innerloop.experiments.kinds import of_prompts
@@ -41,6 +42,7 @@ from innerloop.tasks import (
     Regression,
     RepresentedFunctions,
     Task,
+    Translation,
     gaussian_linear,
 )
 
@@ -216,6 +218,17 @@ def shown_labels(task: Task) -> Learner:
     return LabelMap(matrix(known.shown), matrix)
 
 
+def unigram(task: Task) -> Learner:
+    """words by their frequency in the task's translations, whatever was said before"""
+    if not isinstance(task, Translation):
+        raise ValueError("unigram is known for the task translation only, " + _got(task))
+    frequencies = task.target_frequencies()
+    # A word that was never seen is as likely as one that was seen once in twice as many.
+    least = 0.5 * frequencies[frequencies > 0].min()
+    smoothed = frequencies.clamp_min(least)
+    return Unigram((smoothed / smoothed.sum()).log())
+
+
 ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "zero": zero,
     "ols": ols,
@@ -234,6 +247,7 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "pool-posterior": pool_posterior,
     "feature-ridge": feature_ridge,
     "shown-labels": shown_labels,
+    "unigram": unigram,
 }
 
 

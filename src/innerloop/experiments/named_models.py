@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
-from innerloop.experiments.kinds import of_prompts, one_sample, samples_sequences
+from innerloop.experiments.kinds import kind_of, of_prompts, one_sample, samples
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import (
     BlockShape,
@@ -25,8 +25,11 @@ from innerloop.models import (
     ShiftedGradientDescentWeights,
     SingleLayerWeights,
     Start,
+    Translator,
 )
 from innerloop.models.decoder import SequenceModel
+from innerloop.sentences import SentencePairs
+from innerloop.sequence import TokenSequence
 from innerloop.tasks import DictionaryRegression, Task
 from innerloop.tasks.checks import require_at_least
 
@@ -211,6 +214,49 @@ def algoformer(
     return _reading(task, examples, looped)
 
 
+def translator(
+    task: Task,
+    generator: torch.Generator,
+    *,
+    layers: int = 4,
+    loops: int | None = None,
+    around: int = 0,
+    heads: int = 4,
+    width: int = 128,
+    dropout: float = 0.0,
+    inject: bool = True,
+    start: StartName = "fan-in",
+) -> Translator:
+    """a decoder of sentence, mark, translation; with loops looped, with `around` AlgoFormer"""
+    if kind_of(task) is not SentencePairs:
+        raise ValueError(
+            "translator reads pairs of sentences, as of the task translation, and "
+            f"{type(task).__name__} samples {samples(task)}"
+        )
+    if loops is None and around:
+        raise ValueError(f"around says how many layers stand around a loop, got {around} and none")
+    _require_transformer(layers * (loops or 1) + 2 * around, width)
+    require_memory(f"a table of {task.d} words", 4 * FLOAT64 * task.d * width)
+    shape = BlockShape(width, heads, dropout=dropout)
+    ends: dict[str, Any] = {"length": task.n, "start": _start(start), "generator": generator}
+    body: SequenceModel
+    if loops is None:
+        body = Decoder(width, width, shape, layers=layers, **ends)
+    else:
+        body = Looped(
+            width,
+            width,
+            shape,
+            loops=loops,
+            inside=layers,
+            before=around,
+            after=around,
+            inject=inject,
+            **ends,
+        )
+    return Translator(body, task.d, generator=generator)
+
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "gd": gd,
     "looped": looped,
@@ -222,6 +268,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "gpt2": gpt2,
     "looped-transformer": looped_transformer,
     "algoformer": algoformer,
+    "translator": translator,
 }
 
 
@@ -238,7 +285,13 @@ def _reading(
     """
     if examples is not None:
         require_at_least("examples", examples, 1)
-    if not samples_sequences(task):
+    kind = kind_of(task)
+    if kind is SentencePairs:
+        raise ValueError(
+            f"{type(task).__name__} samples {samples(task)}, which the model translator reads; its "
+            "options loops and around make it a looped transformer or AlgoFormer"
+        )
+    if kind is not TokenSequence:
         return InContext(make(task.d + 1, 1, 2 * (task.n if examples is None else examples) + 1))
     longest: Any = task if examples is None else replace(cast(Any, task), n=examples)
     sampled = one_sample(longest)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import torch
 
+from innerloop.corpora import Corpus
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.tasks import (
     Autoregression,
@@ -24,11 +26,13 @@ from innerloop.tasks import (
     RepresentedFunctions,
     SparseLinearFunctions,
     Task,
+    Translation,
     TreeFunctions,
     moved,
     with_random_covariance,
 )
 from innerloop.tasks.checks import require_at_least, require_seed
+from innerloop.tasks.translation import Split
 
 DType = Literal["float64", "float32"]
 WIDEST = 5_000
@@ -165,6 +169,17 @@ def dictionary(
     )
 
 
+def translation(
+    corpus: str = "small",
+    vocabulary: int = 4000,
+    n: int = 64,
+    split: Split = "training",
+    dtype: DType = "float32",
+) -> Translation:
+    """sentence pairs of a corpus, see `innerloop data translation`; at most n tokens (Gao 2024)"""
+    return _translation(Corpus.open(corpus), vocabulary, n, split, dtype)
+
+
 TASKS: dict[str, Callable[..., Task]] = {
     "linear": linear,
     "sparse": sparse,
@@ -176,6 +191,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "autoregression": autoregression,
     "chain-of-thought": chain_of_thought,
     "dictionary": dictionary,
+    "translation": translation,
 }
 REFERENCES: dict[str, tuple[str, ...]] = {
     "linear": ("zero", "ols", "one-step"),
@@ -188,6 +204,7 @@ REFERENCES: dict[str, tuple[str, ...]] = {
     "autoregression": ("zero", "feature-ridge"),
     "chain-of-thought": ("zero", "feature-ridge"),
     "dictionary": ("zero", "shown-labels", "feature-ridge"),
+    "translation": ("zero", "unigram"),
 }
 """What each task is compared with unless asked otherwise."""
 
@@ -212,6 +229,18 @@ def _network(
         generator=_generator(seed),
     )
     return moved(made, dtype=getattr(torch, dtype))
+
+
+@lru_cache(maxsize=4)  # cutting a corpus into pieces takes seconds, and a run asks more than once
+def _translation(
+    corpus: Corpus,
+    vocabulary: int,
+    n: int,
+    split: Split,
+    dtype: DType,
+) -> Translation:
+    tokeniser = corpus.tokeniser(vocabulary)
+    return Translation.of(corpus, tokeniser, n, split=split, dtype=getattr(torch, dtype))
 
 
 def _generator(seed: int) -> torch.Generator:

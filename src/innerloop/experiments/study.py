@@ -34,6 +34,7 @@ class Study:
         measure: from a trained run to tables, as a record keeps them.
         seconds_per_step: of one of these experiments on one core here, for estimates beforehand.
         with_weights: the experiments whose weights ship as well.
+        prepare: makes what the trainings of a scale take from outside, such as a corpus.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Study:
     measure: Callable[[Run], Mapping[str, Table]]
     seconds_per_step: Callable[[Experiment], float]
     with_weights: Callable[[str], bool] = lambda name: False
+    prepare: Callable[[str], None] = lambda scale: None
 
     def jobs(self, scale: str, folder: Path) -> list[Job]:
         return jobs_of(self.experiments(scale), folder / self.name)
@@ -54,6 +56,7 @@ class Study:
         self, scale: str, folder: Path, records: Path, *, engine: Engine | None = None
     ) -> Iterator[Outcome]:
         """Trains what is not finished, measures each model, and writes the records."""
+        self.prepare(scale)
         jobs = {job.name: job for job in self.jobs(scale, folder)}
         for outcome in sweep(self.experiments(scale), folder / self.name, engine=engine):
             if outcome.run is not None:

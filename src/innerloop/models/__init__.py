@@ -3,6 +3,7 @@
 from innerloop.models.blocks import BlockShape, Start
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
 from innerloop.models.decoder import Decoder, Trace
+from innerloop.models.decoding import decode, translate
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
 from innerloop.models.in_context import InContext
@@ -18,6 +19,7 @@ from innerloop.models.linear_attention import (
     attention_matrix_forward,
 )
 from innerloop.models.looped import Looped
+from innerloop.models.translator import Translator
 
 __all__ = [
     "AHN",
@@ -41,7 +43,10 @@ __all__ = [
     "SingleLayerWeights",
     "Start",
     "Trace",
+    "Translator",
     "associative_forward",
     "attention_matrix_forward",
     "block_form_forward",
+    "decode",
+    "translate",
 ]

@@ -51,6 +51,7 @@ from innerloop.tasks.shifts import (
     with_scaled_weights,
 )
 from innerloop.tasks.task import NoClosedForm, Task
+from innerloop.tasks.translation import Translation
 
 __all__ = [
     "Autoregression",
@@ -82,6 +83,7 @@ __all__ = [
     "TabulatedCoefficients",
     "Task",
     "TransformedFunctions",
+    "Translation",
     "TreeFunctions",
     "gaussian_linear",
     "law_of",

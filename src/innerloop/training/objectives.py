@@ -39,7 +39,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Prompts:
-    """Mean squared error of the targets, over `batch` fresh prompts."""
+    """The loss of what the task samples, by default the squared error, over `batch` of them."""
 
     task: Task
     batch: int
@@ -51,7 +51,7 @@ class Prompts:
         return self.task.sample(self.batch, generator=generator)
 
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
-        return (answers(model, batch) - batch.targets).square().mean()
+        return batch.loss(answers(model, batch))
 
 
 @dataclass(frozen=True)

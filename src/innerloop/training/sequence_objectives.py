@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.algorithms import curve_answers
-from innerloop.models import InContext, Looped
+from innerloop.algorithms import answers, curve_answers
+from innerloop.models import InContext, Looped, Translator
 from innerloop.prompt import Prompt
-from innerloop.sequence import TokenSequence
 from innerloop.tasks import Task
 from innerloop.training.objectives import require_batch
 
@@ -22,7 +21,7 @@ class EveryPosition:
     """Mean squared error of predicting every example from those before it, and the query last.
 
     In a decoder one pass gives all of them (Garg et al. 2022). Learners of one prediction at a time
-    are asked n + 1 times.
+    are asked n + 1 times. Sequences and sentences have their own loss at every position.
     """
 
     task: Task
@@ -35,9 +34,9 @@ class EveryPosition:
         return self.task.sample(self.batch, generator=generator)
 
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
-        if isinstance(batch, TokenSequence):
-            return (model(batch) - batch.targets).square().mean()
-        return (curve_answers(model, batch) - batch.curve_targets()).square().mean()
+        if isinstance(batch, Prompt):
+            return (curve_answers(model, batch) - batch.curve_targets()).square().mean()
+        return batch.loss(answers(model, batch))
 
 
 @dataclass(frozen=True)
@@ -79,13 +78,14 @@ class LoopWindow:
         return self.task.sample(self.batch, generator=generator)
 
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
-        looped = model.model if isinstance(model, InContext) else model
-        if not isinstance(looped, Looped):
-            raise ValueError(f"a window of loops needs a looped model, got {type(looped).__name__}")
+        inside = model.model if isinstance(model, InContext | Translator) else model
+        if not isinstance(inside, Looped):
+            raise ValueError(f"a window of loops needs a looped model, got {type(inside).__name__}")
+        looped: Any = model if isinstance(model, Translator) else inside
         sequence = batch.interleave() if isinstance(batch, Prompt) else batch
         before = self.loops - self.window
         counts = range(before + 1, self.loops + 1)
         predictions = looped.predictions(
             sequence, counts, without_gradient=before if self.truncate else 0
         )
-        return (predictions - sequence.targets).square().mean()
+        return sequence.loss(predictions)

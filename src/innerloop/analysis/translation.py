@@ -1,0 +1,87 @@
+"""How well a translator translates: its loss on held-out pairs, BLEU and chrF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms import Learner, answers
+from innerloop.analysis.risk import Estimate
+from innerloop.tasks import Translation
+
+CHUNK = 32
+"""Pairs at one time."""
+EVERYTHING = "all"
+
+
+@torch.no_grad()
+def cross_entropies(
+    learner: Learner, task: Translation, *, chunk: int = CHUNK
+) -> dict[str, Estimate]:
+    """Nats per target over every pair of a task, of all and of each origin.
+
+        R = sum_i nats_i / sum_i targets_i,     error of R = |nats - R targets| / sum_i targets_i
+
+    A ratio of sums, as the loss that is trained: long translations count for more. The error is
+    that of pairs drawn from a larger corpus.
+    """
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    nats = torch.empty(len(task), dtype=torch.float64)
+    for rows in task.lengths.argsort(stable=True).split(chunk):
+        pairs = task.pairs(rows)
+        nats[rows.cpu()] = pairs.total_nats(answers(learner, pairs)).double().cpu()
+    targets = (task.lengths - task.middles - 1).double().cpu()
+    found = {EVERYTHING: _ratio(nats, targets)}
+    for number, name in enumerate(task.origins):
+        chosen = task.origin.cpu() == number
+        if chosen.any():
+            found[name] = _ratio(nats[chosen], targets[chosen])
+    return found
+
+
+def target_entropy(task: Translation) -> float:
+    """The entropy of the task's own targets: no learner without context can go below it."""
+    frequencies = task.target_frequencies().double()
+    return -(frequencies * frequencies.clamp_min(1e-300).log()).sum().item()
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of translations, from 0 to 100, and how exactly it was computed."""
+
+    name: str
+    value: float
+    signature: str
+
+
+def translation_scores(translations: Sequence[str], references: Sequence[str]) -> list[Score]:
+    """BLEU and chrF of the whole list, by sacrebleu (Post 2018) with its signatures."""
+    if len(translations) != len(references) or not references:
+        raise ValueError(
+            f"there must be a reference for each translation, got {len(translations)} "
+            f"translations and {len(references)} references"
+        )
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError as error:
+        raise ValueError(
+            "BLEU and chrF need sacrebleu: pip install 'innerloop[translation]'"
+        ) from error
+    scores = []
+    for name, metric in (("BLEU", BLEU()), ("chrF", CHRF())):
+        value = metric.corpus_score(list(translations), [list(references)]).score
+        scores.append(Score(name, value, str(metric.get_signature())))
+    return scores
+
+
+def _ratio(nats: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Estimate:
+    ratio = (nats.sum() / targets.sum()).item()
+    count = len(nats)
+    residual = (nats - ratio * targets).square().sum() * count / max(count - 1, 1)
+    return Estimate(ratio, (residual.sqrt() / targets.sum()).item(), count)

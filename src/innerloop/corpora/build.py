@@ -1,0 +1,96 @@
+"""From raw pairs to a corpus on disk: cleaned, split, written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from innerloop.corpora.apt import Packages
+from innerloop.corpora.cleaning import clean
+from innerloop.corpora.debian import SOURCES, package_names
+from innerloop.corpora.pairs import CorpusError, Pair, read_files
+from innerloop.corpora.split import split
+from innerloop.corpora.store import SMALL, Corpus, Part, corpora_root
+from innerloop.locks import folder_lock
+
+DEBIAN = "debian"
+HELD_OUT = 2000
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+Watch = Callable[[str, int, int], None]
+"""Told what is done now, how many stages are done, and how many there are."""
+
+
+def _nobody(stage: str, done: int, of: int) -> None:
+    pass
+
+
+def build_debian(root: Path | None = None, *, watch: Watch = _nobody) -> Corpus:
+    """Fetches what is not there yet, reads and cleans it, and writes the corpus `debian`."""
+    root = corpora_root() if root is None else root
+    stages = len(SOURCES) + 3
+    with folder_lock(root / DEBIAN):
+        watch("fetching packages", 0, stages)
+        packages = Packages(root / DEBIAN / "apt")
+        packages.fetch(package_names())
+        raw: list[Pair] = []
+        parts = []
+        for done, source in enumerate(SOURCES, start=1):
+            watch(f"reading {source.name}", done, stages)
+            found = source.pairs(packages)
+            versions = [f"{name} {packages.version(name)}" for name in source.packages]
+            parts.append(Part(source.name, source.licence, versions, len(found)))
+            raw += found
+        return _finished(DEBIAN, raw, None, parts, root, watch, stages)
+
+
+def build_from_files(
+    name: str,
+    files: Sequence[Path],
+    validation: Sequence[Path] = (),
+    *,
+    root: Path | None = None,
+    watch: Watch = _nobody,
+) -> Corpus:
+    """Two parallel files, or one with tabs, as the corpus of that name.
+
+    The training pairs are cleaned. Validation pairs are taken as they are; without files of them
+    some training pairs are held out.
+    """
+    if not NAME.fullmatch(name) or name in (DEBIAN, SMALL):
+        raise CorpusError(
+            f"name must be letters, digits, dots and dashes, and not {DEBIAN} or {SMALL}, "
+            f"got {name!r}"
+        )
+    root = corpora_root() if root is None else root
+    watch("reading files", 0, 3)
+    raw = read_files(files, name)
+    held_out = read_files(validation, name) if validation else None
+    with folder_lock(root / name):
+        part = Part(name, "as its files say", [str(file) for file in files], len(raw))
+        return _finished(name, raw, held_out, [part], root, watch, 3)
+
+
+def _finished(
+    name: str,
+    raw: Sequence[Pair],
+    held_out: Sequence[Pair] | None,
+    parts: Sequence[Part],
+    root: Path,
+    watch: Watch,
+    stages: int,
+) -> Corpus:
+    watch("cleaning", stages - 2, stages)
+    training, left_out = clean(raw)
+    watch("holding out", stages - 1, stages)
+    if held_out is None:
+        training, held_out = split(training, min(HELD_OUT, len(training) // 10))
+    for what, pairs in (("training", training), ("validation", held_out)):
+        if not pairs:
+            raise CorpusError(
+                f"no {what} pair is left of {len(raw)}; left out were "
+                + ", ".join(f"{count} ({why})" for why, count in left_out.items())
+            )
+    made = Corpus(name, training, held_out, parts, left_out).save(root)
+    watch("done", stages, stages)
+    return made

@@ -1,0 +1,43 @@
+"""A trained translator with its tokeniser: all that is needed to translate, without the corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from innerloop.corpora import Corpus, Pair, Tokeniser
+from innerloop.corpora.store import Part
+from innerloop.experiments.catalogue import MODELS
+from innerloop.experiments.experiment import WEIGHTS, Experiment, dtype_of
+from innerloop.models import Translator
+from innerloop.tasks import Translation
+from innerloop.training import CheckpointError, load_weights, read_checkpoint
+
+TOKENISER = "tokeniser.json"
+
+
+def open_translator(path: Path | str) -> tuple[Translator, Tokeniser]:
+    """From the folder of a run of the task translation, or from its checkpoint file."""
+    path = Path(path)
+    file = path / WEIGHTS if path.is_dir() else path
+    header, tensors = read_checkpoint(file)
+    experiment = Experiment.from_json(header["config"])
+    if experiment.task.name != "translation":
+        raise ValueError(
+            f"{path} was trained on the task {experiment.task.name}; only a run of the task "
+            "translation can translate"
+        )
+    words = file.parent / TOKENISER
+    if not words.is_file():
+        raise CheckpointError(f"there is no {words}, which says what the tokens of the run mean")
+    tokeniser = Tokeniser(words.read_text(encoding="utf-8"))
+    # Of the task, the model is told the numbers of tokens alone: any pair will do.
+    one = Corpus("none", [Pair("a", "b", "none")], [], [Part("none", "")], {})
+    options = experiment.task.options
+    dtype = getattr(torch, options["dtype"])
+    task = Translation.of(one, tokeniser, options["n"], dtype=dtype)
+    model = experiment.model.build(MODELS, task, torch.Generator()).to(dtype_of(task))
+    load_weights(model, tensors, file)
+    assert isinstance(model, Translator)
+    return model.eval(), tokeniser

@@ -1,0 +1,213 @@
+"""Pairs in files of one's own, corpora on disk, cleaning, the split and the tokeniser."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innerloop.corpora import Corpus, CorpusError, Pair, Tokeniser, build_from_files
+from innerloop.corpora.cleaning import FILTERS, TWICE, clean, tidy
+from innerloop.corpora.pairs import read_files
+from innerloop.corpora.split import MOST_SHARED, split, trigrams
+from innerloop.corpora.tokeniser import END, FEWEST, PAD, SPECIAL, TO
+from tests.corpora.repository import statements
+
+
+def written(folder, **files):
+    for name, text in files.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / name.replace("_", ".")).write_bytes(data)
+
+
+@pytest.fixture
+def parallel(tmp_path):
+    """Twenty pairs as Moses has them, and the arguments that name them."""
+    pairs = statements()
+    written(
+        tmp_path,
+        train_de="".join(f"{de}\n" for de, _ in pairs),
+        train_en="".join(f"{en}\n" for _, en in pairs),
+    )
+    return [tmp_path / "train.de", tmp_path / "train.en"]
+
+
+def test_parallel_files_and_a_file_with_tabs_are_the_same_pairs(parallel, tmp_path):
+    table = "".join(f"{de}\t{en}\r\n" for de, en in statements())
+    written(tmp_path, pairs_tsv=("\ufeff" + table))
+    expected = [Pair(de, en, "mine") for de, en in statements()]
+    assert read_files(parallel, "mine") == expected
+    assert read_files([tmp_path / "pairs.tsv"], "mine") == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"a": "eins\nzwei\n", "b": "one\n"}, "a has 2 lines and .*b has 1; line k of one"),
+        ({"a": "eins\n\ndrei\n", "b": "one\ntwo\nthree\n"}, "line 2 of .*a is empty"),
+        ({"a": "eins\nzwei\n", "b": "one\n  \n"}, "line 2 of .*b is empty"),
+        ({"a": "ja\nM\xfcll\n".encode("latin-1"), "b": "a\nb\n"}, "a must be UTF-8, and line 2 is"),
+        ({"a": "", "b": ""}, "a is empty"),
+        ({"a": "eins\tone\nzwei\n"}, "line 2 of .*a must have two columns .* got 1"),
+        ({"a": "eins\tone\n\ttwo\n"}, "line 2 of .*a is empty"),
+        ({"a": "x", "b": "x", "c": "x"}, "two parallel files, or in one with tabs, got 3 files"),
+    ],
+)
+def test_what_is_wrong_with_files_is_said_with_its_line(files, sentence, tmp_path):
+    written(tmp_path, **files)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(CorpusError, match=sentence):
+        build_from_files("mine", [tmp_path / name for name in files], root=tmp_path / "corpora")
+    assert sorted(tmp_path.iterdir()) == before, "nothing is left of a refused corpus"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(CorpusError, match=r"there is no file .*nothing\.de"):
+        read_files([tmp_path / "nothing.de", tmp_path / "nothing.en"], "mine")
+
+
+def test_a_corpus_is_found_again_by_its_name(parallel, tmp_path):
+    root = tmp_path / "corpora"
+    made = build_from_files("mine", parallel, root=root)
+    again = Corpus.open("mine", root)
+    assert again == made
+    assert len(made.training) + len(made.validation) == 20
+    assert made.manifest["parts"][0]["training"] == len(made.training)
+    with pytest.raises(CorpusError, match=r"no corpus 'mein' below .*nearest are mine"):
+        Corpus.open("mein", root)
+
+
+def test_validation_files_are_held_out_as_they_are(parallel, tmp_path):
+    written(tmp_path, dev_de="Ja.\n", dev_en="Yes.\n")
+    held_out = [tmp_path / "dev.de", tmp_path / "dev.en"]
+    made = build_from_files("mine", parallel, held_out, root=tmp_path / "corpora")
+    assert made.validation == [Pair("Ja.", "Yes.", "mine")]
+    assert len(made.training) == 20
+
+
+def test_a_damaged_corpus_is_refused_and_can_be_built_again(parallel, tmp_path):
+    root = tmp_path / "corpora"
+    build_from_files("mine", parallel, root=root)
+    file = root / "mine" / "training.tsv"
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(CorpusError, match=r"training\.tsv is not as it was written"):
+        Corpus.open("mine", root)
+    assert Corpus.open(build_from_files("mine", parallel, root=root).name, root).training
+
+
+def test_a_corpus_without_a_pair_that_can_be_used_says_what_was_left_out(tmp_path):
+    written(tmp_path, pairs_tsv="Ja\tYes\nNein\tNo\n")
+    with pytest.raises(CorpusError, match=r"no training pair is left of 2; .* 2 \(too short\)"):
+        build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
+
+
+GOOD = Pair("Die Datei wird nicht gespeichert.", "The file is not being saved.", "a")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (GOOD.source, "The file %1 is not saved.", "a placeholder or markup"),
+        ("Datei nicht", "The file is not saved.", "too short"),
+        ("Das ist " + "so " * 80, "It is " + "so " * 80, "too long"),
+        ("LibreOffice Writer Calc 1", "LibreOffice Writer Calc 2", "not translated"),
+        ("a b c = 1234567890 + 99", "a d c = 1234567890 + 99", "signs and numbers"),
+        (GOOD.source, "The file is not saved " + "because of all the others " * 3, "lengths"),
+        ("The file is not saved here", "The file is never saved", "another language"),
+        (GOOD.source.upper(), "A file, in other words, remains unsaved.", TWICE),
+    ],
+)
+def test_every_filter_has_its_reason(source, target, reason):
+    kept, left_out = clean([GOOD, Pair(source, target, "a")])
+    assert kept == [GOOD]
+    (found,) = left_out
+    assert found.startswith(reason)
+    assert found == TWICE or found in FILTERS
+
+
+def test_text_is_tidied():
+    assert tidy(" Die&nbsp;<b>Datei</b>  wird\n ge&ouml;ffnet ") == "Die Datei wird geöffnet"
+    assert tidy("u\u0308ber &lt;i&gt;alles&lt;/i&gt;") == "über alles"
+
+
+def near_duplicates(held_out, training):
+    """By comparing each sentence with each: not the way of the split itself."""
+    found = 0
+    for pair in held_out:
+        shares = (
+            len(trigrams(pair[side]) & trigrams(other[side])) / len(trigrams(pair[side]))
+            for other in training
+            for side in (0, 1)
+        )
+        found += max(shares) >= MOST_SHARED
+    return found
+
+
+def test_no_held_out_pair_is_nearly_repeated_in_training():
+    subjects = ["Der Hund", "Die alte Katze", "Das kleine Kind", "Ein Mann", "Unser Nachbar"]
+    ends = ["schläft heute im Garten", "liest ein dickes Buch", "geht bald nach Hause"]
+    twins = [Pair(f"{s} {e}.", f"EN {s} {e}.", "twins") for s in subjects for e in ends]
+    lone = [Pair(de, en, "lone") for de, en in statements()]
+    everything = [*twins, *lone]
+    training, held_out = split(everything, 10, seed=1)
+    assert sorted(training + held_out) == sorted(everything)
+    assert {pair.origin for pair in held_out} >= {"lone"}
+    assert near_duplicates(held_out, training) == 0
+    assert near_duplicates(everything[:5], everything[5:]) > 0
+    assert split(everything, 10, seed=1) == (training, held_out)
+
+
+SMALL = Corpus.open("small")
+
+
+def test_the_pairs_that_ship_are_many_and_clean():
+    assert len(SMALL.training) > 200
+    assert len(SMALL.validation) > 20
+    assert not set(SMALL.training) & set(SMALL.validation)
+    _, left_out = clean([*SMALL.training, *SMALL.validation])
+    assert set(left_out) <= {TWICE}
+
+
+def test_the_tokeniser_is_trained_on_training_pairs_alone_and_always_the_same():
+    sides = [side for pair in SMALL.training for side in pair[:2]]
+    assert Tokeniser.trained(sides, 400) == SMALL.tokeniser(400)
+    everything = [*sides, *(side for pair in SMALL.validation for side in pair[:2])]
+    assert Tokeniser.trained(everything, 400) != SMALL.tokeniser(400)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_any_text_comes_back(text):
+    import unicodedata
+
+    tokeniser = SMALL.tokeniser(400)
+    (pieces,) = tokeniser.encode([text])
+    assert tokeniser.decode(pieces) == unicodedata.normalize("NFC", text).strip()
+    assert not {PAD, TO, END} & set(pieces)
+
+
+def test_a_text_that_spells_a_special_piece_is_text():
+    tokeniser = SMALL.tokeniser(400)
+    for special in SPECIAL:
+        (pieces,) = tokeniser.encode([special])
+        assert tokeniser.decode(pieces) == special
+
+
+def test_a_vocabulary_must_hold_every_byte():
+    with pytest.raises(ValueError, match=f"vocabulary must be at least {FEWEST} pieces, got 100"):
+        SMALL.tokeniser(100)
+    assert SMALL.tokeniser(400).size == 400
+
+
+def test_a_tokeniser_is_kept_with_its_corpus_and_goes_with_its_text(parallel, tmp_path):
+    root = tmp_path / "corpora"
+    made = build_from_files("mine", parallel, root=root)
+    tokeniser = made.tokeniser(300)
+    file = root / "mine" / "tokeniser-300.json"
+    assert json.loads(file.read_text()) == json.loads(tokeniser.text)
+    build_from_files("mine", parallel, root=root)
+    assert not file.exists()
+
+
+def test_what_is_no_tokeniser_is_refused():
+    with pytest.raises(CorpusError, match="this is no tokeniser"):
+        Tokeniser("{}").size  # noqa: B018

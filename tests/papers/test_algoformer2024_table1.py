@@ -1,0 +1,175 @@
+"""Section 5.5's table from tiny records in a temporary folder: study, tables, verdict."""
+
+from dataclasses import replace
+
+import pytest
+
+from innerloop.corpora import Corpus
+from innerloop.corpora.store import DATA
+from innerloop.experiments import MissingRecords, Study
+from innerloop.experiments.study import RECORDS
+from innerloop.papers.algoformer2024 import table1
+from innerloop.papers.verdict import Outcome, Scale
+
+TINY = table1.Setting(
+    *(8, 2),
+    steps=3,
+    rate=1e-2,
+    vocabulary=1000,
+    n=64,
+    batch=4,
+    seeds=2,
+    depth=2,
+    window=1,
+    corpus="small",
+)
+
+EVERY_SENTENCE = dict(table1.SENTENCES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_sentences():
+    """Untrained translators do not come to an end: three sentences are enough of that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table1, "SENTENCES", dict(list(EVERY_SENTENCE.items())[:3]))
+        patch.setattr(table1, "SCORED", 2)
+        yield
+
+
+def in_this_process(jobs):
+    for job in jobs:
+        job.train()
+        yield job.name, ""
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Of all three architectures, two seeds each."""
+    folder = tmp_path_factory.mktemp("table1")
+    study = replace(table1.STUDY, experiments=lambda scale: TINY.experiments())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(RECORDS, str(folder / "records"))
+        with pytest.raises(MissingRecords, match="6 of 6 trainings"):
+            study.results("quick")
+        outcomes = list(
+            study.retrain("quick", folder / "runs", folder / "records", engine=in_this_process)
+        )
+        assert [o.error for o in outcomes] == [""] * 6
+        return study.results("quick")
+
+
+@pytest.fixture(scope="module")
+def tables(records):
+    return table1.tables(records)
+
+
+def losses_of(tables, **means):
+    """The same tables with these cross-entropies, a little apart between the seeds."""
+    changed = {name: list(column) for name, column in tables["losses"].items()}
+    for row, (name, seed, origin) in enumerate(
+        zip(changed["architecture"], changed["seed"], changed["origin"], strict=True)
+    ):
+        if origin == "all":
+            changed["cross_entropy"][row] = means[name] + 0.001 * seed
+    models = dict(tables["models"])
+    models[table1.OTHER] = [5.5] * len(models["seed"])
+    models["entropy of the targets"] = [6.0] * len(models["seed"])
+    return {**tables, "losses": changed, "models": models}
+
+
+def test_there_are_three_architectures_by_seeds_of_the_same_data_and_steps():
+    experiments = table1.QUICK.experiments()
+    assert len(experiments) == 9
+    assert all(e.task == experiments["looped-0"].task for e in experiments.values())
+    assert {e.objective.options["batch"] for e in experiments.values()} == {table1.QUICK.batch}
+    assert table1.STUDY.cost("quick") == pytest.approx(6, rel=0.25)
+    printed = table1.PAPER.experiments()["AlgoFormer-0"]
+    assert printed.model.options | {"width": 256, "heads": 8, "loops": 12} == printed.model.options
+    assert printed.objective.options | {"loops": 12, "window": 10} == printed.objective.options
+    assert printed.optimizer.options["lr"] == 5e-5
+
+
+def test_a_record_says_what_the_table_needs_and_no_text_of_the_corpus(records):
+    record = records["AlgoFormer-1"]
+    assert record.tables["losses"]["origin"] == ["all", "small"]
+    facts = dict(zip(*record.tables["facts"].values(), strict=True))
+    assert facts["tokens seen"] > 3 * 4 * 10
+    assert facts["entropy of the targets"] < facts["log of the vocabulary"]
+    assert facts[table1.ONCE] > 0
+    assert facts[table1.OTHER] > 0
+    assert record.tables["translations"]["sentence"] == list(table1.SENTENCES)
+    assert len(EVERY_SENTENCE) == 10
+    assert [s["signature"] for s in table1.as_rows(record.tables["scores"])]
+    assert table1.ONCE not in records["standard-0"].tables["facts"]["fact"]
+
+
+def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_path, monkeypatch):
+    """Only that it is asked for: building it is tested with the corpora."""
+    built = []
+    monkeypatch.setenv(DATA, str(tmp_path / "data"))
+    monkeypatch.setattr(table1, "build_debian", lambda: built.append("debian"))
+    study = replace(table1.STUDY, experiments=lambda scale: {})
+    assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
+    assert built == ["debian"]
+    replace(Corpus.open("small"), name="debian").save()
+    assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
+    assert built == ["debian"]
+
+
+def test_untrained_translators_decide_nothing(tables):
+    verdict = table1.judge(tables)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "models that learned to translate" in verdict.missing
+
+
+@pytest.mark.parametrize(
+    ("means", "outcome"),
+    [
+        ({"standard": 4.99, "looped": 4.73, "AlgoFormer": 4.61}, Outcome.HOLDS),
+        ({"standard": 4.50, "looped": 4.73, "AlgoFormer": 4.61}, Outcome.FAILS),
+        ({"standard": 4.99, "looped": 4.50, "AlgoFormer": 4.61}, Outcome.FAILS),
+    ],
+)
+def test_the_verdict_is_the_order_that_was_measured(means, outcome, tables):
+    assert table1.judge(losses_of(tables, **means)).outcome is outcome
+
+
+def test_a_difference_within_the_seeds_is_inconclusive(tables):
+    close = losses_of(tables, standard=4.611, looped=4.73, AlgoFormer=4.61)
+    rows = range(len(close["losses"]["seed"]))
+    wide = close["losses"]["cross_entropy"]
+    for row in rows:
+        if close["losses"]["architecture"][row] == "standard":
+            wide[row] += 0.02 * close["losses"]["seed"][row]
+    assert table1.judge(close).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_model_that_does_not_read_the_sentence_decides_nothing(tables):
+    close = losses_of(tables, standard=4.99, looped=4.73, AlgoFormer=4.61)
+    blind = {**close["models"], table1.OTHER: [4.61] * len(close["models"]["seed"])}
+    assert table1.judge({**close, "models": blind}).outcome is Outcome.INCONCLUSIVE
+
+
+def test_the_remarks_hold_every_sentence_with_its_reference(tables):
+    remarks = table1.judge(tables).remarks
+    for sentence, reference in table1.SENTENCES.items():
+        (line,) = (r for r in remarks if r.startswith(sentence))
+        assert reference in line
+        assert all(f"{name}: " in line for name in table1.PRINTED)
+    assert sum("parameters" in r for r in remarks) == 3
+
+
+def test_the_picture_is_drawn_from_the_tables(tables):
+    left, right = table1.draw(tables).axes
+    assert [t.get_text() for t in left.get_xticklabels()] == ["all", "small"]
+    assert len(right.lines) == 6 + 1
+
+
+def test_numbers_come_from_the_records_of_the_scale(records, monkeypatch):
+    study = replace(table1.STUDY, experiments=lambda scale: {})
+    monkeypatch.setattr(table1, "STUDY", study)
+    monkeypatch.setattr(Study, "results", lambda self, scale: records)
+    numbers = table1.numbers(Scale.QUICK)
+    assert "Debian" in numbers.caption
+    assert numbers.settings["steps"] == table1.QUICK.steps
+    assert table1.judge(numbers.tables).remarks
