@@ -46,8 +46,13 @@ def in_this_process(jobs):
 def records(tmp_path_factory):
     """Of all three architectures, two seeds each."""
     folder = tmp_path_factory.mktemp("table1")
-    study = replace(table1.STUDY, experiments=lambda scale: TINY.experiments())
+    study = replace(
+        table1.STUDY,
+        experiments=lambda scale: TINY.experiments(),
+        prepare=lambda scale: None,  # its pairs ship; nothing is to be fetched
+    )
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DATA, str(folder / "data"))
         patch.setenv(RECORDS, str(folder / "records"))
         with pytest.raises(MissingRecords, match="6 of 6 trainings"):
             study.results("quick")
@@ -55,6 +60,7 @@ def records(tmp_path_factory):
             study.retrain("quick", folder / "runs", folder / "records", engine=in_this_process)
         )
         assert [o.error for o in outcomes] == [""] * 6
+        assert not (folder / "data").exists()
         return study.results("quick")
 
 
