@@ -8,10 +8,11 @@ from innerloop.corpora import Corpus
 from innerloop.corpora.store import DATA
 from innerloop.experiments import MissingRecords, Study
 from innerloop.experiments.study import RECORDS
-from innerloop.papers.algoformer2024 import table1
+from innerloop.papers.algoformer2024 import table1, table1_trainings
+from innerloop.papers.plots import as_rows
 from innerloop.papers.verdict import Outcome, Scale
 
-TINY = table1.Setting(
+TINY = table1_trainings.Setting(
     *(8, 2),
     steps=3,
     rate=1e-2,
@@ -31,8 +32,9 @@ EVERY_SENTENCE = dict(table1.SENTENCES)
 def few_sentences():
     """Untrained translators do not come to an end: three sentences are enough of that."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table1, "SENTENCES", dict(list(EVERY_SENTENCE.items())[:3]))
-        patch.setattr(table1, "SCORED", 2)
+        for module in (table1, table1_trainings):
+            patch.setattr(module, "SENTENCES", dict(list(EVERY_SENTENCE.items())[:3]))
+        patch.setattr(table1_trainings, "SCORED", 2)
         yield
 
 
@@ -46,8 +48,13 @@ def in_this_process(jobs):
 def records(tmp_path_factory):
     """Of all three architectures, two seeds each."""
     folder = tmp_path_factory.mktemp("table1")
-    study = replace(table1.STUDY, experiments=lambda scale: TINY.experiments())
+    study = replace(
+        table1.STUDY,
+        experiments=lambda scale: TINY.experiments(),
+        prepare=lambda scale: None,  # its pairs ship; nothing is to be fetched
+    )
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DATA, str(folder / "data"))
         patch.setenv(RECORDS, str(folder / "records"))
         with pytest.raises(MissingRecords, match="6 of 6 trainings"):
             study.results("quick")
@@ -55,6 +62,7 @@ def records(tmp_path_factory):
             study.retrain("quick", folder / "runs", folder / "records", engine=in_this_process)
         )
         assert [o.error for o in outcomes] == [""] * 6
+        assert not (folder / "data").exists()
         return study.results("quick")
 
 
@@ -78,12 +86,14 @@ def losses_of(tables, **means):
 
 
 def test_there_are_three_architectures_by_seeds_of_the_same_data_and_steps():
-    experiments = table1.QUICK.experiments()
+    experiments = table1_trainings.QUICK.experiments()
     assert len(experiments) == 9
     assert all(e.task == experiments["looped-0"].task for e in experiments.values())
-    assert {e.objective.options["batch"] for e in experiments.values()} == {table1.QUICK.batch}
+    assert {e.objective.options["batch"] for e in experiments.values()} == {
+        table1_trainings.QUICK.batch
+    }
     assert table1.STUDY.cost("quick") == pytest.approx(6, rel=0.25)
-    printed = table1.PAPER.experiments()["AlgoFormer-0"]
+    printed = table1_trainings.PAPER.experiments()["AlgoFormer-0"]
     assert printed.model.options | {"width": 256, "heads": 8, "loops": 12} == printed.model.options
     assert printed.objective.options | {"loops": 12, "window": 10} == printed.objective.options
     assert printed.optimizer.options["lr"] == 5e-5
@@ -99,7 +109,7 @@ def test_a_record_says_what_the_table_needs_and_no_text_of_the_corpus(records):
     assert facts[table1.OTHER] > 0
     assert record.tables["translations"]["sentence"] == list(table1.SENTENCES)
     assert len(EVERY_SENTENCE) == 10
-    assert [s["signature"] for s in table1.as_rows(record.tables["scores"])]
+    assert [s["signature"] for s in as_rows(record.tables["scores"])]
     assert table1.ONCE not in records["standard-0"].tables["facts"]["fact"]
 
 
@@ -107,7 +117,7 @@ def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_pa
     """Only that it is asked for: building it is tested with the corpora."""
     built = []
     monkeypatch.setenv(DATA, str(tmp_path / "data"))
-    monkeypatch.setattr(table1, "build_debian", lambda: built.append("debian"))
+    monkeypatch.setattr(table1_trainings, "build_debian", lambda: built.append("debian"))
     study = replace(table1.STUDY, experiments=lambda scale: {})
     assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
     assert built == ["debian"]
@@ -171,5 +181,5 @@ def test_numbers_come_from_the_records_of_the_scale(records, monkeypatch):
     monkeypatch.setattr(Study, "results", lambda self, scale: records)
     numbers = table1.numbers(Scale.QUICK)
     assert "Debian" in numbers.caption
-    assert numbers.settings["steps"] == table1.QUICK.steps
+    assert numbers.settings["steps"] == table1_trainings.QUICK.steps
     assert table1.judge(numbers.tables).remarks
