@@ -2,6 +2,7 @@
 
 from innerloop.analysis.curves import plot_learning_curves
 from innerloop.analysis.distances import distance_to_identity, prediction_distance
+from innerloop.analysis.identification import Identification, distinguish, identify
 from innerloop.analysis.loops import AfterLoops, loop_curve, loop_spectral_radius
 from innerloop.analysis.risk import (
     Estimate,
@@ -22,12 +23,15 @@ from innerloop.analysis.shifts import (
 __all__ = [
     "AfterLoops",
     "Estimate",
+    "Identification",
     "Shift",
     "ShiftRow",
     "ShiftTable",
     "chunk_for",
     "distance_to_identity",
+    "distinguish",
     "estimate_risk",
+    "identify",
     "learning_curve",
     "loop_curve",
     "loop_spectral_radius",

@@ -1,4 +1,4 @@
-"""The command line: `innerloop list | reproduce | train | evaluate | lengths | bench`."""
+"""The command line: `innerloop list | reproduce | train | evaluate | identify | ...`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ def bench(
     """Measures speed, every number as a ratio within one run.
 
     Args:
-        names: which benchmarks; none means all. Known: linear, dictionary, sequence.
+        names: which benchmarks; none means all. Known: linear, dictionary,
+            sequence, identify (what is planted is found; minutes).
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:

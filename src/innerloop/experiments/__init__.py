@@ -2,6 +2,7 @@
 
 from innerloop.experiments.catalogue import (
     ALGORITHMS,
+    CANDIDATES,
     CURRICULA,
     MODELS,
     OBJECTIVES,
@@ -12,6 +13,7 @@ from innerloop.experiments.catalogue import (
     TASKS,
 )
 from innerloop.experiments.experiment import Experiment, Run
+from innerloop.experiments.named_candidates import candidates_for
 from innerloop.experiments.own import own_learner
 from innerloop.experiments.records import Record
 from innerloop.experiments.spec import Spec, numbers, settable
@@ -20,6 +22,7 @@ from innerloop.experiments.sweep import Engine, Job, Outcome, Progress, jobs_of,
 
 __all__ = [
     "ALGORITHMS",
+    "CANDIDATES",
     "CURRICULA",
     "MODELS",
     "OBJECTIVES",
@@ -38,6 +41,7 @@ __all__ = [
     "Run",
     "Spec",
     "Study",
+    "candidates_for",
     "jobs_of",
     "numbers",
     "own_learner",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 
 from innerloop.algorithms import (
@@ -24,16 +23,16 @@ from innerloop.algorithms import (
     StableGradientDescent,
 )
 from innerloop.analysis.distances import distance_to_identity
-from innerloop.analysis.identify import spectrum
-from innerloop.analysis.identify.candidates import (
+from innerloop.analysis.identification import spectrum
+from innerloop.analysis.identification.candidates import (
     Among,
     Family,
-    Filtered,
     Fixed,
-    Free,
     FreeStep,
     LassoFamily,
+    decades,
 )
+from innerloop.analysis.identification.filtered import Filtered, Free
 from innerloop.experiments import named_algorithms as algorithms
 from innerloop.experiments.kinds import of_prompts
 from innerloop.experiments.spec import Spec
@@ -45,8 +44,8 @@ STEPS = (*range(1, 65), 128, 256, 512)
 """Numbers of gradient steps that are tried."""
 LAYERS = range(1, 9)
 """Numbers of steps whose best step sizes theory gives."""
-PENALTY = Free("penalty", tuple(10**k for k in np.linspace(-9, 4, 27)), "penalty")
-STEP_SIZE = Free("step_size", tuple(10**k for k in np.linspace(-4, 0.7, 30)), "step")
+PENALTY = Free("penalty", decades(-9.0, 4.0, 27), "penalty")
+STEP_SIZE = Free("step_size", decades(-4.0, 0.7, 30), "step")
 TRANSFORM = Free("transform", (-2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 1.5, 2.0, 4.0))
 SCALE = Free("scale", (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0))
 
@@ -261,4 +260,19 @@ def candidates_for(task: Task, names: Sequence[str] = ()) -> list[Family]:
                 found.append(family(exact))
             except ValueError:  # the task has no such thing: a covariance, features, a dictionary
                 continue
+    return found
+
+
+def iterative(task: Task) -> list[Filtered]:
+    """Algorithms whose every step is compared with every loop or layer of a model."""
+    exact = moved(task, "cpu", torch.float64)
+    names = ("preconditioned-gd", "gd", "stable-gd", "newton")
+    found = []
+    for name in names:
+        try:
+            family = CANDIDATES[name](exact)
+        except ValueError:  # without a covariance, or with one that is a multiple of I
+            continue
+        assert isinstance(family, Filtered)
+        found.append(family)
     return found

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms import GradientDescent, LeastSquares
-from innerloop.analysis.identify.bootstrap import Bootstrap, Interval
+from innerloop.analysis.identification.bootstrap import Bootstrap, Interval
 from innerloop.models import InContext
 from innerloop.prompt import Prompt
 from innerloop.tables import TextTable

@@ -46,9 +46,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.analysis.identify import measures
-from innerloop.analysis.identify.bootstrap import Bootstrap, Interval
-from innerloop.analysis.identify.candidates import Candidate
+from innerloop.analysis.identification import measures
+from innerloop.analysis.identification.bootstrap import Bootstrap, Interval
+from innerloop.analysis.identification.candidates import Candidate
 from innerloop.tables import TextTable
 
 HALF = 0.5
@@ -194,14 +194,15 @@ class Decision:
             )
         return (
             f"none of these; the best of them, {best.candidate}, reproduces {error} of the error "
-            f"and {prediction} of the prediction{tied}"
+            f"and {prediction} of the prediction"
         )
 
     def as_text(self, title: str) -> TextTable:
+        """A row for each candidate, after "=" if it is identical, "~" if nearest or tied."""
         leading = self.leading
         marks = {True: "= ", False: "~ "}
         table = TextTable(
-            f"{title}; = identical to rounding, ~ nearest or tied with it",
+            title,
             ["candidate", "share of the error", "of the prediction", "distance"],
         )
         for standing in self.ranked:

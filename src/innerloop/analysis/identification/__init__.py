@@ -7,36 +7,42 @@
 The rule is in `decide`, the measures are in `measures`, families of candidates in `candidates`.
 """
 
-from innerloop.analysis.identify.bootstrap import LEVEL, Bootstrap, Interval
-from innerloop.analysis.identify.candidates import (
+from innerloop.analysis.identification.answer import (
+    Identification,
+    Twin,
+    identify,
+    require_sizes,
+)
+from innerloop.analysis.identification.bootstrap import LEVEL, Bootstrap, Interval
+from innerloop.analysis.identification.candidates import (
     Among,
     Candidate,
     Family,
-    Filtered,
     Fixed,
-    Free,
     FreeStep,
     InItsPrecision,
     LassoFamily,
     Observed,
 )
-from innerloop.analysis.identify.decide import Decision, Grade, Standing
-from innerloop.analysis.identify.distinguish import Distinguished, distinguish, telling_shifts
-from innerloop.analysis.identify.identification import Identification, Twin, identify
-from innerloop.analysis.identify.inside import DepthMatch, ReadOut, match_depths, read_out
-from innerloop.analysis.identify.probes import ProbeTable, probe, standard_targets
-from innerloop.analysis.identify.responses import (
+from innerloop.analysis.identification.decide import Decision, Grade, Standing
+from innerloop.analysis.identification.distinguish import Distinguished, distinguish, telling_shifts
+from innerloop.analysis.identification.filtered import Filtered, Free
+from innerloop.analysis.identification.inside import By, DepthMatch, ReadOut, match_depths, read_out
+from innerloop.analysis.identification.picture import plot_identification
+from innerloop.analysis.identification.probes import ProbeTable, probe, standard_targets
+from innerloop.analysis.identification.responses import (
     NotDifferentiable,
     ResponseTable,
     compare_responses,
     response,
 )
-from innerloop.analysis.identify.symmetries import SymmetryTable, symmetries, symmetry_table
+from innerloop.analysis.identification.symmetries import SymmetryTable, symmetries, symmetry_table
 
 __all__ = [
     "LEVEL",
     "Among",
     "Bootstrap",
+    "By",
     "Candidate",
     "Decision",
     "DepthMatch",
@@ -63,8 +69,10 @@ __all__ = [
     "distinguish",
     "identify",
     "match_depths",
+    "plot_identification",
     "probe",
     "read_out",
+    "require_sizes",
     "response",
     "standard_targets",
     "symmetries",

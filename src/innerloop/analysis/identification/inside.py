@@ -9,7 +9,6 @@ runs Newton's iteration, the matching steps of gradient descent double with ever
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,10 +19,11 @@ from jaxtyping import Float
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from innerloop.analysis.identify import measures
-from innerloop.analysis.identify.bootstrap import Bootstrap, Interval
-from innerloop.analysis.identify.candidates import FAR, FEW, Filtered
-from innerloop.analysis.identify.spectrum import Spectrum
+from innerloop.analysis.identification import measures
+from innerloop.analysis.identification.bootstrap import Bootstrap, Interval
+from innerloop.analysis.identification.candidates import FEW, bounded
+from innerloop.analysis.identification.filtered import Filtered
+from innerloop.analysis.identification.spectrum import Number, Spectrum
 from innerloop.models import DenseWeights, InContext, LinearAttention
 from innerloop.prompt import Prompt
 from innerloop.tables import TextTable
@@ -125,7 +125,9 @@ def match_depths(
     double precision.
     """
     half = len(prompt) // 2
-    numbers = _shared_numbers(family, family.spectrum_of(prompt.part(slice(half))), read.answers[:, :half])
+    numbers = _shared_numbers(
+        family, family.spectrum_of(prompt.part(slice(half))), read.answers[:, :half]
+    )
     rest = prompt.part(slice(half, None))
     iterates = _iterates(family, family.spectrum_of(rest), numbers)  # [steps, batch, queries]
     answers = read.answers[:, half:]
@@ -165,9 +167,9 @@ def match_depths(
     )
 
 
-def _iterates(family: Filtered, spectrum: Spectrum, numbers: Sequence[float]) -> Tensor:
+def _iterates(family: Filtered, spectrum: Spectrum, numbers: Sequence[Number]) -> Tensor:
     predictions = [spectrum.predict(family.phi(spectrum, steps, numbers)) for steps in family.steps]
-    return torch.stack(predictions).nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
+    return bounded(torch.stack(predictions))
 
 
 def _shared_numbers(family: Filtered, spectrum: Spectrum, answers: Tensor) -> list[float]:
@@ -179,23 +181,27 @@ def _shared_numbers(family: Filtered, spectrum: Spectrum, answers: Tensor) -> li
         return []
     few, wanted = spectrum.first(FEW), answers[:, :FEW]
 
-    def distances(point: np.ndarray, spectrum: Spectrum, wanted: Tensor) -> Tensor:
-        iterates = _iterates(family, spectrum, family.numbers(point, spectrum))
-        return (iterates - wanted.unsqueeze(1)).square().mean((-2, -1))  # [depths, steps]
+    def distances(numbers: Sequence[Number]) -> Float[Tensor, "*grid steps depths"]:
+        """Of every step from every depth."""
+        found = []
+        for steps in family.steps:
+            iterate = bounded(few.predict(family.phi(few, steps, numbers)))
+            difference = iterate.unsqueeze(-3) - wanted  # [*grid, depths, batch, queries]
+            found.append(difference.square().mean((-2, -1)))
+        return torch.stack(found, dim=-2)
 
-    grids = [[number.coordinate(start) for start in number.starts] for number in family.free]
-    points = map(np.array, itertools.product(*grids))
-    point = min(points, key=lambda p: distances(p, few, wanted).amin(1).sum().item())
+    points, numbers = family.grid(few)
+    point = points[int(distances(numbers).amin(-2).sum(-1).argmin())]
     for _ in range(3):
-        chosen = [family.steps[i] for i in distances(point, few, wanted).argmin(1).tolist()]
+        nearest = distances(family.numbers(point, few)).argmin(-2).tolist()
+        chosen = [family.steps[i] for i in nearest]
 
         def residuals(point: np.ndarray, chosen: Sequence[int] = tuple(chosen)) -> np.ndarray:
             phis = [
                 family.phi(spectrum, steps, family.numbers(point, spectrum)) for steps in chosen
             ]
             predicted = torch.stack([spectrum.predict(phi) for phi in phis])
-            difference = (predicted - answers).nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
-            return difference.flatten().numpy()
+            return bounded(predicted - answers).flatten().numpy()
 
         point = least_squares(residuals, point, method="lm").x
     return family.numbers(point, spectrum)

@@ -7,7 +7,6 @@ and everything that is reported of it is measured on the other half, on shifted 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,11 +20,24 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from innerloop.algorithms import GradientDescent, Lasso, Learner, answers
-from innerloop.analysis.identify.spectrum import Filter, Spectrum
+from innerloop.analysis.identification.spectrum import Spectrum
 from innerloop.prompt import Prompt
 
 FEW, SOME = 500, 2000
 """Prompts on which a family looks for a start, and on which it settles the number of steps."""
+
+
+FAR = 1e100
+
+
+def bounded(values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """What steps that are too long make of a prediction, as numbers that can still be squared."""
+    return values.nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
+
+
+def decades(low: float, high: float, count: int) -> tuple[float, ...]:
+    """Numbers from 10^low to 10^high, in equal ratios."""
+    return tuple(10**exponent for exponent in np.linspace(low, high, count).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +52,7 @@ class Candidate:
 
     name: str
     learner: Learner
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float | int] = field(default_factory=dict)
     fitted: int = 0
     precision: float = 0.0
     most: int | None = None
@@ -56,6 +68,8 @@ class Observed:
 
     prompt: Any
     answers: Float[Tensor, "batch ..."]
+    dtype: torch.dtype = torch.float64
+    """In which the learner computed them."""
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -67,7 +81,7 @@ class Observed:
     def first(self, prompts: int) -> Observed:
         if prompts >= len(self):
             return self
-        return Observed(self.prompt.part(slice(prompts)), self.answers[:prompts])
+        return Observed(self.prompt.part(slice(prompts)), self.answers[:prompts], self.dtype)
 
     def mean_square(self, learner: Learner) -> float:
         """The squared prediction difference; a learner that leaves all bounds is infinitely far."""
@@ -128,124 +142,6 @@ class Among:
 
 
 @dataclass(frozen=True)
-class Free:
-    """A number that is left open.
-
-    Attributes:
-        starts: where to look, in increasing order; the first and last are bounds as well.
-        unit: of the starts, from the prompts: "penalty" is n times the mean eigenvalue of S, "step"
-            its inverse, "one" is 1.
-    """
-
-    name: str
-    starts: tuple[float, ...]
-    unit: str = "one"
-
-    @property
-    def logarithmic(self) -> bool:
-        return self.starts[0] > 0
-
-    def size(self, spectrum: Spectrum) -> float:
-        return {"penalty": spectrum.n * spectrum.scale, "step": 1 / spectrum.scale, "one": 1.0}[
-            self.unit
-        ]
-
-    def coordinate(self, start: float) -> float:
-        return log(start) if self.logarithmic else start
-
-    def value(self, coordinate: float, spectrum: Spectrum) -> float:
-        low, high = (self.coordinate(bound) for bound in (self.starts[0], self.starts[-1]))
-        bounded = min(max(coordinate, low), high)
-        return self.size(spectrum) * (exp(bounded) if self.logarithmic else bounded)
-
-
-@dataclass(frozen=True)
-class Filtered:
-    """Functions of S after a number of steps, some numbers of them open.
-
-    Attributes:
-        phi: the function of the eigenvalues.
-        make: the same as an ordinary learner, from the steps and the open numbers.
-        steps: the numbers of steps to try; (0,) and `counts=False` for what takes none.
-        before: what is done to covariates first, such as whitening them; None: nothing.
-    """
-
-    name: str
-    phi: Filter
-    make: Callable[[int, Sequence[float]], Learner]
-    free: tuple[Free, ...] = ()
-    steps: Sequence[int] = (0,)
-    counts: bool = True
-    before: Callable[[Tensor], Tensor] | None = None
-
-    def spectrum_of(self, prompt: Prompt) -> Spectrum:
-        if self.before is None:
-            return Spectrum.of(prompt)
-        x, x_query = self.before(prompt.x), self.before(prompt.x_query)
-        return Spectrum.of(replace(prompt, x=x, x_query=x_query))
-
-    def fit(self, observed: Observed) -> Candidate:
-        spectrum = observed.spectrum if self.before is None else self.spectrum_of(observed.prompt)
-        some = [self._settled(spectrum, observed, steps) for steps in self.steps]
-        _, steps, point = min(some, key=lambda tried: tried[0])
-        if self.free:
-            _, point = self._descended(spectrum, observed.answers, steps, point)
-        numbers = self.numbers(point, spectrum)
-        parameters: dict[str, float] = {"steps": steps} if self.counts else {}
-        parameters |= dict(zip((number.name for number in self.free), numbers, strict=True))
-        return Candidate(self.name, self.make(steps, numbers), parameters, len(parameters))
-
-    def _settled(
-        self, spectrum: Spectrum, observed: Observed, steps: int
-    ) -> tuple[float, int, np.ndarray]:
-        """The best numbers for so many steps, and how far they are, on some of the prompts."""
-        few, wanted = spectrum.first(FEW), observed.answers[:FEW]
-        grids = [[number.coordinate(start) for start in number.starts] for number in self.free]
-        points = map(np.array, itertools.product(*grids))
-        start = min(points, key=lambda p: self._mean_square(few, wanted, steps, p))
-        some, wanted = spectrum.first(SOME), observed.answers[:SOME]
-        if not self.free:
-            return self._mean_square(some, wanted, steps, start), steps, start
-        distance, point = self._descended(some, wanted, steps, start)
-        return distance, steps, point
-
-    def _descended(
-        self, spectrum: Spectrum, wanted: Tensor, steps: int, start: np.ndarray
-    ) -> tuple[float, np.ndarray]:
-        """Levenberg and Marquardt's least squares: where the distance can be 0, to rounding."""
-
-        def residuals(point: np.ndarray) -> np.ndarray:
-            return self._residuals(spectrum, wanted, steps, point).flatten().numpy()
-
-        tolerance = 4 * np.finfo(float).eps
-        found = least_squares(
-            residuals, start, method="lm", ftol=tolerance, xtol=tolerance, gtol=tolerance
-        )
-        return 2 * found.cost / wanted.numel(), found.x
-
-    def _mean_square(
-        self, spectrum: Spectrum, wanted: Tensor, steps: int, point: np.ndarray
-    ) -> float:
-        return self._residuals(spectrum, wanted, steps, point).square().mean().item()
-
-    def _residuals(
-        self, spectrum: Spectrum, wanted: Tensor, steps: int, point: np.ndarray
-    ) -> Tensor:
-        phi = self.phi(spectrum, steps, self.numbers(point, spectrum))
-        difference = spectrum.predict(phi) - wanted
-        return difference.nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
-
-    def numbers(self, point: np.ndarray, spectrum: Spectrum) -> list[float]:
-        """The open numbers at a point of the space that is searched."""
-        pairs = zip(self.free, point, strict=True)
-        return [number.value(float(coordinate), spectrum) for number, coordinate in pairs]
-
-
-FAR = 1e100
-"""A residual of steps that leave all bounds: its square is still a number."""
-
-
-@dataclass(frozen=True)
 class FreeStep:
     """x_q^T A m with the matrix A that is nearest: one step of gradient descent, preconditioned.
 
@@ -281,7 +177,7 @@ class LassoFamily:
 
     name: str = "lasso"
     most: int = 2000
-    starts: tuple[float, ...] = tuple(10**k for k in np.linspace(-4, 1, 16))
+    starts: tuple[float, ...] = decades(-4.0, 1.0, 16)
     """In units of the mean size of an entry of (1/n) X^T y, above which all weights are 0."""
 
     def fit(self, observed: Observed) -> Candidate:
@@ -296,8 +192,11 @@ class LassoFamily:
             answered = Lasso(penalty(float(point[0])))(few.prompt)
             return (answered - few.answers).flatten().numpy()
 
-        points = (np.array([log(start)]) for start in self.starts)
-        start = min(points, key=lambda point: float(np.square(residuals(point)).mean()))
+        def roughly(point: np.ndarray) -> float:
+            fewer = few.first(FEW // 5)
+            return fewer.mean_square(Lasso(penalty(float(point[0])), tolerance=1e-4))
+
+        start = min((np.array([log(start)]) for start in self.starts), key=roughly)
         found = least_squares(residuals, start, method="lm", diff_step=1e-4)
         best = Lasso(penalty(float(found.x[0])))
         closer = replace(best, tolerance=best.tolerance / 1e3)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from innerloop.algorithms import Learner
-from innerloop.analysis.identify.candidates import Candidate
-from innerloop.analysis.identify.decide import Decision, Grade
-from innerloop.analysis.identify.identification import Identification, ask, compare
+from innerloop.analysis.identification.answer import Identification, ask, compare
+from innerloop.analysis.identification.candidates import Candidate
+from innerloop.analysis.identification.decide import Decision, Grade
 from innerloop.analysis.shifts import Shift, label_std
 from innerloop.tables import TextTable
 from innerloop.tasks import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from innerloop.algorithms import Learner, answers
-from innerloop.analysis.identify.candidates import Candidate
-from innerloop.analysis.identify.decide import rounding
+from innerloop.analysis.identification.candidates import Candidate
+from innerloop.analysis.identification.decide import rounding
 from innerloop.prompt import Prompt
 from innerloop.tables import TextTable
 
@@ -73,6 +73,7 @@ class SymmetryRow:
 @dataclass(frozen=True)
 class SymmetryTable:
     rows: Sequence[SymmetryRow]
+    candidates: Sequence[Candidate]
 
     def as_text(self) -> TextTable:
         table = TextTable(
@@ -80,8 +81,14 @@ class SymmetryTable:
         )
         for row in self.rows:
             word = "kept" if row.kept else f"{row.defect:.2g}"
-            table.add(row.name, word, ", ".join(c.name for c in row.refuted) or "none")
+            table.add(row.name, word, self._refuted(row))
         return table
+
+    def _refuted(self, row: SymmetryRow) -> str:
+        spared = [c.name for c in self.candidates if c not in row.refuted]
+        if len(spared) < len(row.refuted):
+            return f"all but {', '.join(spared)}" if spared else "all"
+        return ", ".join(c.name for c in row.refuted) or "none"
 
 
 @torch.no_grad()
@@ -109,4 +116,4 @@ def symmetry_table(
             if has != kept:
                 refuted.append(candidate)
         rows.append(SymmetryRow(symmetry.name, own, kept, refuted))
-    return SymmetryTable(rows)
+    return SymmetryTable(rows, candidates)

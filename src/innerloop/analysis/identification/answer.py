@@ -11,14 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms import Learner, answers
-from innerloop.analysis.identify.candidates import (
-    FAR,
+from innerloop.analysis.identification.candidates import (
     Candidate,
     Family,
     InItsPrecision,
     Observed,
+    bounded,
 )
-from innerloop.analysis.identify.decide import Decision, Standing, standings
+from innerloop.analysis.identification.decide import Decision, Standing, standings
 from innerloop.tasks import Task
 
 LEAST = 200
@@ -177,7 +177,8 @@ def fit(
     candidates: Sequence[Family], asked: Asked, watch: Callable[[str], None]
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Every family's nearest member, and the reasons of those that have none."""
-    observed, fitted, left_out = Observed(asked.prompts, asked.answers), [], {}
+    observed = Observed(asked.prompts, asked.answers, asked.dtype)
+    fitted, left_out = [], {}
     for family in candidates:
         watch(f"fitting {family.name}")
         try:
@@ -199,7 +200,7 @@ def compare(
     for candidate in candidates:
         found = answers(candidate.learner, asked.part(slice(candidate.most)).prompts)
         # Steps that are too long for these prompts leave all bounds: infinitely far is far enough.
-        answered[candidate] = found.nan_to_num(FAR, FAR, -FAR).clamp(-FAR, FAR)
+        answered[candidate] = bounded(found)
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     on_cpu = torch.Generator().manual_seed(seed)
     return standings(asked.answers, asked.targets, answered, asked.dtype, generator=on_cpu)

@@ -50,7 +50,7 @@ class Spectrum:
         values = self.values if len(self.values) == 1 else self.values[:prompts]
         return Spectrum(values, self.coefficients[:prompts], self.n, self.scale)
 
-    def predict(self, phi: Float[Tensor, "#batch d"]) -> Float[Tensor, "batch queries"]:
+    def predict(self, phi: Float[Tensor, "*grid #batch d"]) -> Float[Tensor, "*grid batch queries"]:
         return (self.coefficients @ phi.unsqueeze(-1)).squeeze(-1)
 
     @property
@@ -58,33 +58,35 @@ class Spectrum:
         return self.values[:, -1:].clamp_min(torch.finfo(self.values.dtype).tiny ** 0.5)
 
 
-Filter = Callable[[Spectrum, int, Sequence[float]], Float[Tensor, "#batch d"]]
-"""phi(s) after so many steps, with these numbers free."""
+Number = float | Tensor
+"""A number, or many at once along leading axes [..., 1, 1]."""
+Filter = Callable[[Spectrum, int, Sequence[Number]], Float[Tensor, "*grid #batch d"]]
+"""phi(s) after so many steps, with these numbers open."""
 
 
-def ridge(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tensor:
+def ridge(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """1 / (s + penalty / n)."""
     return 1 / (spectrum.values + free[0] / spectrum.n)
 
 
-def descent(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tensor:
+def descent(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """(1 - (1 - eta s)^k) / s: k steps of size eta."""
     return _descended(spectrum.values, free[0], steps)
 
 
-def stable_descent(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tensor:
+def stable_descent(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """The same with each prompt's own eta = 1 / max s."""
     return _descended(spectrum.values, 1 / spectrum.largest, steps)
 
 
-def newton(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tensor:
+def newton(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """(1 - (1 - alpha s^2)^(2^k)) / s with alpha = scale / max s^2."""
     s = spectrum.values
     left = (1 - free[0] * (s / spectrum.largest) ** 2) ** (2**steps)
     return torch.where(s > 0, (1 - left) / s.clamp_min(torch.finfo(s.dtype).tiny), 0)
 
 
-def gd_plus_plus(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tensor:
+def gd_plus_plus(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """Steps of size eta between which covariates are multiplied by 1 - gamma eta s.
 
     With x the factor by which covariates have shrunk and r what is left of the labels, both begin
@@ -101,7 +103,7 @@ def gd_plus_plus(spectrum: Spectrum, steps: int, free: Sequence[float]) -> Tenso
     return phi
 
 
-def _descended(s: Tensor, eta: float | Tensor, steps: int) -> Tensor:
+def _descended(s: Tensor, eta: Number, steps: int) -> Tensor:
     """(1 - (1 - eta s)^k) / s without cancellation where eta s is small; k eta at s = 0."""
     moved = eta * s
     small = moved.abs() < 0.5

@@ -47,7 +47,9 @@ class Interval:
         sizes = [v for v in (self.high - self.low, abs(1 - self.value)) if v > 1e-8]
         digits = next((k for k in range(1, 7) if min([*sizes, 1.0]) >= 0.02 * 10**-k), 6)
         digits = digits if sizes else 1
-        numbers = [f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (self.value, self.low, self.high)]
+        numbers = [
+            f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (self.value, self.low, self.high)
+        ]
         return f"{numbers[0]}% [{numbers[1]}, {numbers[2]}]"
 
     def __str__(self) -> str:

@@ -22,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms import Learner, answers
-from innerloop.analysis.identify import measures
-from innerloop.analysis.identify.bootstrap import Bootstrap, Interval
-from innerloop.analysis.identify.candidates import Candidate
+from innerloop.analysis.identification import measures
+from innerloop.analysis.identification.bootstrap import Bootstrap, Interval
+from innerloop.analysis.identification.candidates import Candidate
 from innerloop.prompt import Prompt
 from innerloop.tables import TextTable
 
