@@ -35,9 +35,9 @@ from innerloop.prompt import Prompt
 from innerloop.tables import TextTable
 from innerloop.tasks import Task
 
-SAMPLES = 1000
+SAMPLES = 400
 """Prompts for each case; agreement to rounding needs no more."""
-SIZES = ("d=2,n=8", "d=5,n=3", "d=5,n=20", "d=8,n=16")
+SIZES = ("d=2,n=8", "d=5,n=3", "d=5,n=20")
 LINEAR = tuple(f"linear:{sizes},noise_std={noise}" for sizes, noise in product(SIZES, ("0", "0.5")))
 SKEWED = (
     "linear:d=3,n=10,prior=inverse,spectrum=1/0.5/0.25",
@@ -79,14 +79,14 @@ def planted() -> Iterator[Planted]:
         ("averaging", "averaging", {}),
         ("ols", "ols", {}),
         *(("neighbours", f"neighbours:k={k}", {"k": k}) for k in (1, 3)),
-        *(("ridge", f"ridge:penalty={p}", {"penalty": p}) for p in (1e-9, 0.01, 0.3, 5.0)),
+        *(("ridge", f"ridge:penalty={p}", {"penalty": p}) for p in (1e-9, 0.3, 5.0)),
         *(("lasso", f"lasso:penalty={p}", {"penalty": p}) for p in (0.02, 0.2)),
         *(
             ("gd", f"gd:steps={k},step_size={eta}", {"steps": k, "step_size": eta})
-            for k, eta in ((1, 0.2), (3, 0.05), (7, 0.3), (40, 0.1))
+            for k, eta in ((1, 0.2), (3, 0.05), (40, 0.1))
         ),
-        *(("stable-gd", f"gd:steps={k}", {"steps": k}) for k in (1, 5, 20)),
-        *(("newton", f"newton:steps={k}", {"steps": k}) for k in (1, 3, 6)),
+        *(("stable-gd", f"gd:steps={k}", {"steps": k}) for k in (1, 20)),
+        *(("newton", f"newton:steps={k}", {"steps": k}) for k in (1, 4)),
         ("one-step", "one-step", {}),
         ("posterior-mean", "posterior-mean", {}),
     ]
@@ -220,7 +220,7 @@ def noisy_answers(seed: int, prompt: Prompt) -> Tensor:
 
 
 OUTSIDE = "linear:d=5,n=20,noise_std=0.5"
-SEEDS = 10
+SEEDS = 5
 
 
 def false_alarms(seeds: Sequence[int]) -> dict[str, list[tuple[Grade, str]]]:

@@ -14,7 +14,6 @@ from innerloop.algorithms import (
     Newton,
     Ridge,
     Scikit,
-    Zero,
 )
 from innerloop.analysis import identify
 from innerloop.analysis.identification import (
@@ -149,7 +148,7 @@ def test_responses_of_a_linear_learner_are_its_weights_and_its_map_of_the_labels
 
 
 def test_linearity_is_measured_and_responses_are_compared():
-    nearest = [Candidate("ridge", Ridge(0.3)), Candidate("zero", Zero())]
+    nearest = [Candidate("ridge", Ridge(0.3)), Candidate("nothing", GradientDescent([0.0]))]
 
     def bent(prompt):
         return torch.tanh(Ridge(0.3)(prompt))

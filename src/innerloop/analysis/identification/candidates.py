@@ -172,35 +172,38 @@ class LassoFamily:
     """The Lasso with the penalty that is nearest.
 
     Its answers are converged to a tolerance only. By how much they are off is measured, against a
-    tolerance a thousand times smaller: two Lassos cannot be asked to agree to more than that.
+    tolerance a hundred times smaller: two Lassos cannot be asked to agree to more than that.
     """
 
     name: str = "lasso"
-    most: int = 2000
-    starts: tuple[float, ...] = decades(-4.0, 1.0, 16)
-    """In units of the mean size of an entry of (1/n) X^T y, above which all weights are 0."""
+    most: int = 500
+    most_steps: int = 1000
+    """With fewer examples than coordinates its last digits take ten times as many."""
+    starts: tuple[float, ...] = decades(-3.0, 1.0, 13)
+    """In units of the mean size of an entry of (1/n) X^T y, above which all weights are 0. Far
+    below, it is least squares, and takes as many steps as the conditioning asks for."""
 
     def fit(self, observed: Observed) -> Candidate:
-        few = observed.first(FEW)
+        few, fewer = observed.first(FEW // 2), observed.first(FEW // 10)
         _, m = few.prompt.moments()
         unit = max(m.abs().mean().item(), torch.finfo(m.dtype).tiny ** 0.5)
 
-        def penalty(point: float) -> float:
-            return unit * exp(min(max(point, log(self.starts[0])), log(self.starts[-1])))
+        def lasso(point: np.ndarray, tolerance: float = Lasso.tolerance) -> Lasso:
+            low, high = log(self.starts[0]), log(self.starts[-1])
+            penalty = unit * exp(min(max(float(point[0]), low), high))
+            return Lasso(penalty, tolerance, self.most_steps)
 
         def residuals(point: np.ndarray) -> np.ndarray:
-            answered = Lasso(penalty(float(point[0])))(few.prompt)
-            return (answered - few.answers).flatten().numpy()
+            return (lasso(point)(few.prompt) - few.answers).flatten().numpy()
 
         def roughly(point: np.ndarray) -> float:
-            fewer = few.first(FEW // 5)
-            return fewer.mean_square(Lasso(penalty(float(point[0])), tolerance=1e-4))
+            return fewer.mean_square(lasso(point, 1e-3))
 
         start = min((np.array([log(start)]) for start in self.starts), key=roughly)
-        found = least_squares(residuals, start, method="lm", diff_step=1e-4)
-        best = Lasso(penalty(float(found.x[0])))
-        closer = replace(best, tolerance=best.tolerance / 1e3)
-        answered, converged = best(few.prompt), closer(few.prompt)
+        point = least_squares(residuals, start, method="lm", diff_step=1e-4, max_nfev=30).x
+        best = lasso(point)
+        closer = replace(best, tolerance=best.tolerance / 100, most_steps=Lasso.most_steps)
+        answered, converged = best(fewer.prompt), closer(fewer.prompt)
         off = (answered - converged).norm() / converged.norm().clamp_min(1e-300)
         return Candidate(
             self.name, best, {"penalty": best.penalty}, 1, precision=off.item(), most=self.most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import log
 
 import numpy as np
 import torch
@@ -51,9 +51,13 @@ class Free:
         return log(start) if self.logarithmic else start
 
     def value(self, coordinate: float, spectrum: Spectrum) -> float:
+        return self.values(torch.tensor(coordinate, dtype=torch.float64), spectrum).item()
+
+    def values(self, coordinates: Float[Tensor, "*grid"], spectrum: Spectrum) -> Tensor:
+        """The numbers at these coordinates, within the bounds."""
         low, high = (self.coordinate(bound) for bound in (self.starts[0], self.starts[-1]))
-        bounded = min(max(coordinate, low), high)
-        return self.size(spectrum) * (exp(bounded) if self.logarithmic else bounded)
+        bounded = coordinates.clamp(low, high)
+        return self.size(spectrum) * (bounded.exp() if self.logarithmic else bounded)
 
 
 @dataclass(frozen=True)
@@ -107,21 +111,19 @@ class Filtered:
         distance, point = self._descended(some, wanted, steps, start, tolerance=1e-6)
         return distance, steps, point
 
-    def grid(self, spectrum: Spectrum) -> tuple[np.ndarray, list[Tensor]]:
-        """All starts as points to search from [points, open], and as numbers [points, 1, 1]."""
-        starts = list(itertools.product(*(number.starts for number in self.free)))
-        points = np.array(
-            [[n.coordinate(v) for n, v in zip(self.free, s, strict=True)] for s in starts]
-        )
-        sizes = [number.size(spectrum) for number in self.free]
-        columns = torch.tensor(starts, dtype=spectrum.values.dtype).T
-        return points, [size * c[:, None, None] for size, c in zip(sizes, columns, strict=True)]
+    def points(self) -> np.ndarray:
+        """All starts, as points of the space that is searched [points, open]."""
+        axes = [[number.coordinate(start) for start in number.starts] for number in self.free]
+        return np.array(list(itertools.product(*axes)))
 
     def start(self, spectrum: Spectrum, wanted: Tensor, steps: int) -> np.ndarray:
         """The point of the grid that is nearest."""
         if not self.free:
             return np.array([])
-        points, numbers = self.grid(spectrum)
+        points = self.points()
+        columns = torch.tensor(points, dtype=spectrum.values.dtype).T[..., None, None]
+        pairs = zip(self.free, columns, strict=True)
+        numbers = [number.values(column, spectrum) for number, column in pairs]
         difference = spectrum.predict(self.phi(spectrum, steps, numbers)) - wanted
         return points[int(bounded(difference).square().mean((-2, -1)).argmin())]
 

@@ -190,8 +190,16 @@ def _shared_numbers(family: Filtered, spectrum: Spectrum, answers: Tensor) -> li
             found.append(difference.square().mean((-2, -1)))
         return torch.stack(found, dim=-2)
 
-    points, numbers = family.grid(few)
-    point = points[int(distances(numbers).amin(-2).sum(-1).argmin())]
+    def best_of(points: np.ndarray) -> np.ndarray:
+        columns = torch.tensor(points, dtype=few.values.dtype).T[..., None, None]
+        numbers = [n.values(column, few) for n, column in zip(family.free, columns, strict=True)]
+        return points[int(distances(numbers).amin(-2).sum(-1).argmin())]
+
+    points = family.points()
+    point, width = best_of(points), np.ptp(points, axis=0) / len(points) * len(family.free)
+    for _ in range(4):  # a step size that is a little off has the wrong number of deep steps
+        point = best_of(point + np.linspace(-1.5, 1.5, 13)[:, None] * width)
+        width = width / 4
     for _ in range(3):
         nearest = distances(family.numbers(point, few)).argmin(-2).tolist()
         chosen = [family.steps[i] for i in nearest]
