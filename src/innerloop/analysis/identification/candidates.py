@@ -200,7 +200,9 @@ class LassoFamily:
             return fewer.mean_square(lasso(point, 1e-3))
 
         start = min((np.array([log(start)]) for start in self.starts), key=roughly)
-        point = least_squares(residuals, start, method="lm", diff_step=1e-4, max_nfev=30).x
+        # Where the distance can be 0, a last step of 1e-4 leaves an error of about its square.
+        how = {"ftol": 1e-4, "xtol": 1e-4, "gtol": 1e-14, "diff_step": 1e-4}
+        point = least_squares(residuals, start, method="lm", **how).x
         best = lasso(point)
         closer = replace(best, tolerance=best.tolerance / 100, most_steps=Lasso.most_steps)
         answered, converged = best(fewer.prompt), closer(fewer.prompt)

@@ -9,6 +9,7 @@ from math import log
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from scipy.optimize import least_squares
 from torch import Tensor
 

@@ -172,44 +172,49 @@ def _iterates(family: Filtered, spectrum: Spectrum, numbers: Sequence[Number]) -
     return bounded(torch.stack(predictions))
 
 
-def _shared_numbers(family: Filtered, spectrum: Spectrum, answers: Tensor) -> list[float]:
-    """Those with which the nearest steps of all depths are nearest in sum.
+def _shared_numbers(
+    family: Filtered, spectrum: Spectrum, answers: Float[Tensor, "depths batch queries"]
+) -> list[float]:
+    """The number with which the nearest steps of all depths are nearest in sum.
 
-    From a grid; then the steps are kept, and the numbers descend with them.
+    Half the step size with twice the steps is nearly as good: the sum has many minima. From each of
+    them on a fine grid the number descends with its steps kept, and the best of all is taken.
     """
     if not family.free:
         return []
-    few, wanted = spectrum.first(FEW), answers[:, :FEW]
+    if len(family.free) > 1:
+        raise ValueError(f"steps are matched with one open number at most, got {family.name}")
+    few, wanted, number = spectrum.first(FEW // 2), answers[:, : FEW // 2], family.free[0]
 
-    def distances(numbers: Sequence[Number]) -> Float[Tensor, "*grid steps depths"]:
-        """Of every step from every depth."""
+    def distances(coordinates: np.ndarray) -> Float[Tensor, "grid steps depths"]:
+        grid = torch.tensor(coordinates, dtype=few.values.dtype)[:, None, None]
         found = []
         for steps in family.steps:
-            iterate = bounded(few.predict(family.phi(few, steps, numbers)))
-            difference = iterate.unsqueeze(-3) - wanted  # [*grid, depths, batch, queries]
+            iterate = few.predict(family.phi(few, steps, [number.values(grid, few)]))
+            difference = bounded(iterate).unsqueeze(1) - wanted  # [grid, depths, batch, queries]
             found.append(difference.square().mean((-2, -1)))
-        return torch.stack(found, dim=-2)
+        return torch.stack(found, dim=1)
 
-    def best_of(points: np.ndarray) -> np.ndarray:
-        columns = torch.tensor(points, dtype=few.values.dtype).T[..., None, None]
-        numbers = [n.values(column, few) for n, column in zip(family.free, columns, strict=True)]
-        return points[int(distances(numbers).amin(-2).sum(-1).argmin())]
+    def descended(coordinate: float) -> tuple[float, float]:
+        """How far the steps that are nearest at a coordinate can come, and where."""
+        nearest = distances(np.array([coordinate]))[0].argmin(0).tolist()
 
-    points = family.points()
-    point, width = best_of(points), np.ptp(points, axis=0) / len(points) * len(family.free)
-    for _ in range(4):  # a step size that is a little off has the wrong number of deep steps
-        point = best_of(point + np.linspace(-1.5, 1.5, 13)[:, None] * width)
-        width = width / 4
-    for _ in range(3):
-        nearest = distances(family.numbers(point, few)).argmin(-2).tolist()
-        chosen = [family.steps[i] for i in nearest]
+        def residuals(point: np.ndarray) -> np.ndarray:
+            value = [number.value(float(point[0]), few)]
+            phis = (family.phi(few, family.steps[i], value) for i in nearest)
+            predicted = torch.stack([few.predict(phi) for phi in phis])
+            return bounded(predicted - wanted).flatten().numpy()
 
-        def residuals(point: np.ndarray, chosen: Sequence[int] = tuple(chosen)) -> np.ndarray:
-            phis = [
-                family.phi(spectrum, steps, family.numbers(point, spectrum)) for steps in chosen
-            ]
-            predicted = torch.stack([spectrum.predict(phi) for phi in phis])
-            return bounded(predicted - answers).flatten().numpy()
+        found = least_squares(residuals, [coordinate], method="lm")
+        return float(found.cost), float(found.x[0])
 
-        point = least_squares(residuals, point, method="lm").x
-    return family.numbers(point, spectrum)
+    low, high = (number.coordinate(number.starts[i]) for i in (0, -1))
+    fine = np.linspace(low, high, FINER * len(number.starts))
+    totals = np.pad(distances(fine).amin(1).sum(-1).numpy(), 1, constant_values=np.inf)
+    lowest = (totals[1:-1] <= totals[:-2]) & (totals[1:-1] <= totals[2:])
+    _, best = min(descended(coordinate) for coordinate in fine[lowest].tolist())
+    return [number.value(best, spectrum)]
+
+
+FINER = 8
+"""Points of the fine grid for every start of a family's own."""
