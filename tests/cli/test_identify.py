@@ -74,6 +74,8 @@ def test_a_run_and_its_record_are_read_layer_by_layer_and_drawn(command, tmp_pat
         (["ols", "--task", "tree", "--candidates", "posterior-mean"], "posterior-mean is known"),
         (["ols", "--task", TASK, "--by", "loop", *FEW], "only a looped model has loops"),
         (["ols", "--task", TASK, "--picture", "x.txt"], "must be a .png, .svg or .pdf file"),
+        (["zero", "--task", "autoregression", "--shifts"], "samples token sequences"),
+        (["ols", "--task", TASK, "--probes", *FEW], "only a model with `trace`"),
         (["ols", "--task", "autoregression"], "reads prompts of examples and queries"),
     ],
 )
@@ -81,3 +83,8 @@ def test_what_cannot_be_asked_gets_its_sentence(command, words, sentence):
     output = command("identify", *words, code=2)
     assert sentence in output
     assert "Traceback" not in output
+
+
+def test_a_learner_of_sequences_is_identified_as_well(command):
+    words = ("feature-ridge", "--task", "autoregression:d=2,n=8,q=1", "--samples", "400")
+    assert "feature-ridge: identical to rounding" in command("identify", *words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,6 +74,7 @@ def identify(
     subject = _subject(learner, task, device)
     families = candidates_for(subject.task, candidates)
     inside.require_sizes(samples, families)
+    _refuse_what_is_not_inside(subject, by, shifts, probes)
     generator = torch.Generator(device).manual_seed(seed)
     with console().status("") as status:
         found = inside.identify(
@@ -90,17 +92,16 @@ def identify(
     for name, reason in found.left_out.items():
         say(f"without {name}: {reason}")
     say(f"\n{found.sentence}")
-    if samples_sequences(subject.task):
-        return
-    prompt = moved(subject.task, "cpu", torch.float64).sample(
-        ASIDE, generator=torch.Generator().manual_seed(seed + 1)
-    )
-    _aside(subject, found, prompt, seed)
-    if shifts:
-        _shifts(subject, found, samples, generator)
-    matches = [] if by is None else _depths(subject, by, prompt, seed)
-    if probes:
-        _probes(subject, prompt, seed)
+    matches = []
+    if not samples_sequences(subject.task):
+        prompt = _prompts(subject, ASIDE, seed + 1)
+        _aside(subject, found, prompt, seed)
+        if shifts:
+            _shifts(subject, found, samples, generator)
+        if by is not None:
+            matches = _depths(subject, by, prompt, seed)
+        if probes:
+            _probes(subject, prompt, seed)
     if picture is not None:
         write_picture(picture, inside.plot_identification(found, matches, title=learner))
         say(f"picture: {picture}")
@@ -121,6 +122,30 @@ def _subject(learner: str, task: str | None, device: str) -> Subject:
             raise ValueError(f"{learner} goes with --task: say on which prompts to ask it")
         return subject_of(None, task, learner, device)
     return trained(Path(learner), task, device)
+
+
+def _refuse_what_is_not_inside(
+    subject: Subject, by: inside.By | None, shifts: bool, probes: bool
+) -> None:
+    """Says so before all the rest is measured."""
+    if samples_sequences(subject.task):
+        if by is not None or shifts or probes:
+            raise ValueError(
+                "--by, --shifts and --probes are for prompts of examples and queries, and "
+                f"{subject.task_spec.name} samples token sequences"
+            )
+        return
+    one = _prompts(subject, 1, 0).to(dtype=dtype_of(subject.task))
+    if by is not None:
+        inside.read_out(_on_cpu(subject), one, by)
+    if probes:
+        inside.read_out(_on_cpu(subject), one, "layer")
+
+
+def _prompts(subject: Subject, count: int, seed: int) -> Prompt:
+    """In double precision, on the CPU."""
+    task = moved(subject.task, "cpu", torch.float64)
+    return task.sample(count, generator=torch.Generator().manual_seed(seed))
 
 
 def _aside(subject: Subject, found: inside.Identification, prompt: Prompt, seed: int) -> None:
@@ -193,5 +218,6 @@ def _probes(subject: Subject, prompt: Prompt, seed: int) -> None:
 
 
 def _on_cpu(subject: Subject) -> Learner:
+    """A copy: a model that is moved is moved for everyone."""
     learner = subject.learner
-    return learner.cpu() if isinstance(learner, torch.nn.Module) else learner
+    return copy.deepcopy(learner).cpu() if isinstance(learner, torch.nn.Module) else learner
