@@ -40,7 +40,7 @@ def test_what_is_recovered_stands_on_the_diagonal():
     assert found.exactly
     missed = Found(case("ols"), Grade.NONE, [], [])
     rows = confusion([found, missed]).rows
-    assert rows == [("ridge", "1", "1", ".", ".", "."), ("ols", "1", ".", ".", ".", "1")]
+    assert rows == [("ridge", "1", "ridge 1"), ("ols", "1", "none of these 1")]
 
 
 def test_outsiders_answer_every_prompt_and_differ_from_ridge():

@@ -1,33 +1,14 @@
 """`innerloop identify`: runs, records, algorithms and a user's own learners."""
 
 import re
-import sys
 
 import pytest
 
-from innerloop.cli import main
 from innerloop.experiments import Record, Run
 from innerloop.experiments.study import RECORDS
 
 TASK = "linear:d=3,n=8,noise_std=0.5"
 FEW = ("--samples", "400", "--candidates", "zero", "ols", "ridge", "free-step")
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Runs a command that must end with this code; returns what it said."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def run(*words, code=0):
-        found = main(list(words))
-        said = capsys.readouterr()
-        assert found == code, said.err
-        return said.out + said.err
-
-    yield run
-    sys.modules.pop("mine", None)
 
 
 def test_a_planted_algorithm_is_named_and_survives_the_shifts(command):

@@ -240,21 +240,20 @@ def false_alarms(seeds: Sequence[int]) -> dict[str, list[tuple[Grade, str]]]:
 
 
 def confusion(found: Sequence[Found]) -> TextTable:
-    """Rows are what was planted; a cell counts the cases in which its column survived."""
-    families = list(dict.fromkeys(each.case.family for each in found))
-    columns = [*families, "other", "none"]
+    """The confusion matrix without its zeros: a row for every planted family."""
     table = TextTable(
-        "planted (rows) and what survives the task and its shifts (columns; ties name several)",
-        ["planted", "cases", *columns],
+        "planted, and what survives the task and its shifts (ties name several)",
+        ["planted", "cases", "in how many of them which family survives"],
+        left=3,
     )
-    for family in families:
+    for family in dict.fromkeys(each.case.family for each in found):
         own = [each for each in found if each.case.family == family]
         counts: Counter[str] = Counter()
         for each in own:
-            names = {candidate.name for candidate in each.surviving}
-            counts.update(name if name in families else "other" for name in names)
-            counts["none"] += not names
-        table.add(family, str(len(own)), *(str(counts[c]) if counts[c] else "." for c in columns))
+            counts.update({c.name for c in each.surviving} or {"none of these"})
+        ordered = sorted(counts.items(), key=lambda pair: (pair[0] != family, -pair[1], pair[0]))
+        words = ", ".join(f"{name} {count}" for name, count in ordered)
+        table.add(family, str(len(own)), words)
     return table
 
 
@@ -272,9 +271,8 @@ def run(console: Console) -> None:
     recovered = sum(each.recovered for each in found)
     exact = sum(each.exactly for each in found)
     console.print(
-        f"\nidentical to rounding: {recovered} of {len(found)}; with the parameters planted "
-        f"(steps exactly, others within {TOLERANCE:.0%}): {exact}; the rest coincide with what is "
-        "named, on the task and every shift",
+        f"\nidentical to rounding: {recovered} of {len(found)}; named with the parameters planted "
+        f"(steps exactly, others within {TOLERANCE:.0%}): {exact}; the others:",
         soft_wrap=True,
         highlight=False,
     )

@@ -177,8 +177,6 @@ class LassoFamily:
 
     name: str = "lasso"
     most: int = 500
-    most_steps: int = 1000
-    """With fewer examples than coordinates its last digits take ten times as many."""
     starts: tuple[float, ...] = decades(-3.0, 1.0, 13)
     """In units of the mean size of an entry of (1/n) X^T y, above which all weights are 0. Far
     below, it is least squares, and takes as many steps as the conditioning asks for."""
@@ -188,25 +186,38 @@ class LassoFamily:
         _, m = few.prompt.moments()
         unit = max(m.abs().mean().item(), torch.finfo(m.dtype).tiny ** 0.5)
 
-        def lasso(point: np.ndarray, tolerance: float = Lasso.tolerance) -> Lasso:
+        def lasso(point: np.ndarray, tolerance: float, most_steps: int) -> Lasso:
             low, high = log(self.starts[0]), log(self.starts[-1])
             penalty = unit * exp(min(max(float(point[0]), low), high))
-            return Lasso(penalty, tolerance, self.most_steps)
+            return Lasso(penalty, tolerance, most_steps)
 
-        def residuals(point: np.ndarray) -> np.ndarray:
-            return (lasso(point)(few.prompt) - few.answers).flatten().numpy()
+        def descended(start: np.ndarray, most_steps: int) -> np.ndarray:
+            def residuals(point: np.ndarray) -> np.ndarray:
+                answered = lasso(point, Lasso.tolerance, most_steps)(few.prompt)
+                return (answered - few.answers).flatten().numpy()
+
+            # Where the distance can be 0, a last step of 1e-4 leaves an error of about its square.
+            how = {"ftol": 1e-4, "xtol": 1e-4, "gtol": 1e-14, "diff_step": 1e-4}
+            return least_squares(residuals, start, method="lm", **how).x
 
         def roughly(point: np.ndarray) -> float:
-            return fewer.mean_square(lasso(point, 1e-3))
+            return fewer.mean_square(lasso(point, 1e-3, ROUGH_STEPS))
 
         start = min((np.array([log(start)]) for start in self.starts), key=roughly)
-        # Where the distance can be 0, a last step of 1e-4 leaves an error of about its square.
-        how = {"ftol": 1e-4, "xtol": 1e-4, "gtol": 1e-14, "diff_step": 1e-4}
-        point = least_squares(residuals, start, method="lm", **how).x
-        best = lasso(point)
-        closer = replace(best, tolerance=best.tolerance / 100, most_steps=Lasso.most_steps)
+        point = descended(start, ROUGH_STEPS)
+        best = lasso(point, Lasso.tolerance, Lasso.most_steps)
+        if few.mean_square(best) < NEARLY**2 * few.answers.square().mean().item():
+            best = lasso(descended(point, Lasso.most_steps), Lasso.tolerance, Lasso.most_steps)
+        closer = replace(best, tolerance=best.tolerance / 100)
         answered, converged = best(fewer.prompt), closer(fewer.prompt)
         off = (answered - converged).norm() / converged.norm().clamp_min(1e-300)
         return Candidate(
             self.name, best, {"penalty": best.penalty}, 1, precision=off.item(), most=self.most
         )
+
+
+ROUGH_STEPS = 1000
+"""Of the Lasso while its penalty is looked for: with fewer examples than coordinates, its last
+digits take ten times as many."""
+NEARLY = 0.01
+"""The relative distance below which the last digits of a Lasso may matter."""
