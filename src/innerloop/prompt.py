@@ -178,6 +178,20 @@ class Prompt:
             y_clean=None if self.y_clean is None else repeated(self.y_clean),
         )
 
+    def part(self, which: slice) -> Prompt:
+        """Some of the prompts of the batch."""
+
+        def some(t: Tensor) -> Tensor:
+            return t if len(t) == 1 < len(self) else t[which]
+
+        return self._with(
+            x=some(self.x),
+            y=self.y[which],
+            x_query=some(self.x_query),
+            y_query=self.y_query[which],
+            y_clean=None if self.y_clean is None else self.y_clean[which],
+        )
+
     def prefix(self, k: int) -> Prompt:
         """The same queries after only the first k examples."""
         if not 0 <= k <= self.n:

@@ -83,6 +83,17 @@ class TokenSequence:
             },
         )
 
+    def part(self, which: slice) -> TokenSequence:
+        """Some of the sequences of the batch."""
+        return put_together(
+            TokenSequence,
+            {
+                "tokens": self.tokens[which],
+                "readout": self.readout,
+                "targets": self.targets[which],
+            },
+        )
+
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> TokenSequence:

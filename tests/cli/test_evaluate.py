@@ -1,37 +1,18 @@
 """`innerloop train` and then `evaluate`: a dictionary, shifts, pictures, a model of one's own."""
 
 import re
-import sys
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from innerloop.analysis import standard_shifts
-from innerloop.cli import main
 from innerloop.experiments import Record, Run
 from innerloop.experiments.study import RECORDS
 from innerloop.theory.softmax import DictionaryRisk, one_head_floor
 
 DICTIONARY = "dictionary:tokens=8,shown=3,d=3,features=2"
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?"
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Runs a command that must end with this code; returns what it said, word by word."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def run(*words, code=0):
-        found = main(list(words))
-        said = capsys.readouterr()
-        assert found == code, said.err
-        return said.out + said.err
-
-    yield run
-    sys.modules.pop("mine", None)
 
 
 def theory_of(task):

@@ -17,6 +17,7 @@ from innerloop import index
 from innerloop.papers.verdict import Check, Correction, Kind, Outcome, Verdict
 from innerloop.report import FormulaError, write_report
 from innerloop.report.page import MEANINGS
+from innerloop.reproduction.inside import Inside
 from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError
 from innerloop.tables import as_csv
@@ -376,3 +377,14 @@ def test_a_finding_of_our_own_is_marked(tmp_path):
     ours = replace(result, entry=replace(result.entry, ours="measured"))
     assert "A finding of innerloop’s" in write_report([ours], tmp_path).read_text()
     assert "A finding of innerloop’s" not in write_report([result], tmp_path).read_text()
+
+
+def test_what_is_inside_models_is_a_section_only_if_there_are_any(results, tmp_path, page):
+    assert 'id="inside"' not in page
+    answer = "none of these exactly; nearest is ridge <b>"
+    found = Inside("toy/model", "gpt2", "linear:d=2", answer, "survives nothing", "recorded")
+    text = write_report(results, tmp_path / "other", inside=[found]).read_text()
+    assert 'id="inside/toy/model"' in text
+    assert "nearest is ridge &lt;b&gt;" in text
+    assert "Under shifts.</b> survives nothing." in text
+    assert '<a href="#inside">What is inside (1)</a>' in text

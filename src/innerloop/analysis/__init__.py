@@ -2,6 +2,7 @@
 
 from innerloop.analysis.curves import plot_learning_curves
 from innerloop.analysis.distances import distance_to_identity, prediction_distance
+from innerloop.analysis.identification import Identification, distinguish, identify
 from innerloop.analysis.loops import AfterLoops, loop_curve, loop_spectral_radius
 from innerloop.analysis.risk import (
     Estimate,
@@ -28,6 +29,7 @@ from innerloop.analysis.translation import (
 __all__ = [
     "AfterLoops",
     "Estimate",
+    "Identification",
     "Score",
     "Shift",
     "ShiftRow",
@@ -35,7 +37,9 @@ __all__ = [
     "chunk_for",
     "cross_entropies",
     "distance_to_identity",
+    "distinguish",
     "estimate_risk",
+    "identify",
     "learning_curve",
     "loop_curve",
     "loop_spectral_radius",

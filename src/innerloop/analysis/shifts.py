@@ -84,7 +84,7 @@ def _dictionary_shifts(task: DictionaryRegression) -> list[Shift]:
 
 def _function_shifts(task: Regression | LinearRegression) -> list[Shift]:
     f = "<w, x>" if isinstance(task, LinearRegression) else "f(x)"
-    noisy = with_noise(task, _label_std(task) / 2)
+    noisy = with_noise(task, label_std(task) / 2)
     return [
         Shift("task", "label noise, half of the labels' std", noisy),
         Shift("task", "weights × 3", with_scaled_weights(task, 3.0)),
@@ -128,7 +128,7 @@ def _covariate_shifts(task: Regression | LinearRegression) -> list[Shift]:
     return [*shifts, Shift("random covariance", name, with_random_covariance(task))]
 
 
-def _label_std(task: Regression | LinearRegression) -> float:
+def label_std(task: Regression | LinearRegression) -> float:
     """Of a clean label: exact where it is known, else from prompts of a fixed seed."""
     if isinstance(task, LinearRegression):
         return (task.prior @ task.covariance).trace().sqrt().item()

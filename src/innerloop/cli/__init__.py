@@ -1,4 +1,4 @@
-"""The command line: `innerloop list | reproduce | train | evaluate | data | translate | ...`."""
+"""The command line: `innerloop list | reproduce | train | evaluate | identify | ...`."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ def bench(
     """Measures speed, every number as a ratio within one run.
 
     Args:
-        names: which benchmarks: linear, dictionary, sequence, recipes. None means all but recipes,
-            which trains for the better part of an hour.
+        names: which benchmarks: linear, dictionary, sequence, recipes, or identify (what is
+            planted is found; minutes). None means all but recipes, which trains for the better
+            part of an hour.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:

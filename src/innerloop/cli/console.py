@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from innerloop.tables import TextTable
+
 
 def console(*, stderr: bool = False) -> Console:
     """As wide as the terminal or COLUMNS say, 80 columns if neither does."""
@@ -17,3 +19,9 @@ def console(*, stderr: bool = False) -> Console:
 def say(sentence: str) -> None:
     """Prints a sentence or a path unbroken and as it is, so that it can be copied."""
     console().print(sentence, soft_wrap=True, highlight=False)
+
+
+def print_table(table: TextTable) -> None:
+    """In as many blocks as the width of the terminal asks for."""
+    out = console()
+    out.print(table.render(out.width), soft_wrap=True, highlight=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,41 +11,18 @@ import tyro
 
 from innerloop import analysis
 from innerloop.algorithms import Learner
-from innerloop.cli.console import console, say
-from innerloop.experiments import (
-    ALGORITHMS,
-    MODELS,
-    REFERENCES,
-    TASKS,
-    Run,
-    Spec,
-    own_learner,
-)
+from innerloop.cli.console import console, print_table, say
+from innerloop.cli.pictures import require_picture, write_picture
+from innerloop.cli.subject import Subject, subject_of
+from innerloop.experiments import ALGORITHMS, REFERENCES, Spec
 from innerloop.experiments.devices import usable
-from innerloop.experiments.experiment import dtype_of
-from innerloop.experiments.kinds import samples as sampled
-from innerloop.experiments.records import Record, names
-from innerloop.experiments.study import records_root
 from innerloop.models import InContext, LinearAttention, Looped, Translator
-from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
-from innerloop.tasks import NoClosedForm, Task, moved
+from innerloop.tasks import NoClosedForm
 from innerloop.tasks.checks import require_seed
 from innerloop.theory.wishart import TooLargeError
-from innerloop.training import load_weights, read_weights
 
 THE_MODEL = "the model"
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """What is evaluated, where, and beside what."""
-
-    learner: Learner
-    task: Task
-    task_spec: Spec
-    note: str
-    """Which state of training it is in, or where it came from."""
 
 
 def evaluate(
@@ -90,13 +65,11 @@ def evaluate(
         device: where to evaluate, such as cpu or cuda.
     """
     usable(device)
-    subject = _subject(run, task, model, device)
+    subject = subject_of(run, task, model, device)
     analysis.require_samples(samples)
     require_seed(seed)
     if curve is not None:
-        require_writable("curve", curve)
-        if curve.suffix not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"curve must be a .png, .svg or .pdf file, got {curve}")
+        require_picture("curve", curve)
     if loops is not None:
         _loops(subject, loops, samples, seed, device)
         return
@@ -114,42 +87,8 @@ def evaluate(
         _curves(subject, learners, curve, samples, seed, device)
 
 
-def _subject(run: Path | None, task: str | None, model: str | None, device: str) -> _Subject:
-    if model is None:
-        if run is None:
-            raise ValueError("evaluate takes the folder of a run, or --model with --task")
-        saved = _opened(run, device)
-        spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
-        chosen = saved.task if task is None else moved(spec.build(TASKS), device)
-        read, given = sampled(saved.task), sampled(chosen)
-        if read != given:
-            raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")
-        if chosen.d != saved.task.d:
-            raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
-        return _Subject(saved.model, chosen, spec, f"step {saved.step}")
-    if task is None:
-        raise ValueError("--model goes with --task: say on which prompts to evaluate it")
-    spec = Spec.parse("task", task, TASKS)
-    chosen = moved(spec.build(TASKS), device)
-    if model.partition(":")[0] not in MODELS:
-        return _Subject(own_learner(model, chosen, run, device=device), chosen, spec, model)
-    made = Spec.parse("model", model, MODELS).build(MODELS, chosen, torch.Generator())
-    made = made.to(device, dtype_of(chosen))
-    if run is None:
-        raise ValueError(f"the model {model} needs weights: give a file of them before --model")
-    load_weights(made, read_weights(run), run)
-    return _Subject(made.eval(), chosen, spec, f"weights of {run}")
-
-
-def _opened(run: Path, device: str) -> Run:
-    """A run on disk, or a record by its name."""
-    if not run.exists() and str(run) in names(records_root()):
-        return Record.open(str(run), records_root()).run(device)
-    return Run.open(run, device=device)
-
-
 def _comparison(
-    subject: _Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
+    subject: Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
 ) -> None:
     table = TextTable(
         f"{subject.task_spec}, {samples} prompts, {subject.note}",
@@ -176,11 +115,11 @@ def _comparison(
                 generator=_generator(seed, device),
             )
             table.add(name, str(loss), f"{distance:.3g}")
-    _print(table)
+    print_table(table)
     _exact(subject)
 
 
-def _exact(subject: _Subject) -> None:
+def _exact(subject: Subject) -> None:
     """The model's exact loss, where it knows it."""
     risk = getattr(subject.learner, "risk", None)
     if risk is None:
@@ -193,7 +132,7 @@ def _exact(subject: _Subject) -> None:
 
 
 def _shifts(
-    subject: _Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
+    subject: Subject, learners: dict[str, Learner], samples: int, seed: int, device: str
 ) -> None:
     every = analysis.standard_shifts(subject.task)
     with console().status("measuring under shifts") as status:
@@ -205,11 +144,11 @@ def _shifts(
             device=device,
             watch=lambda shift: status.update(f"measuring: {shift.name}"),
         )
-    _print(table.as_text())
+    print_table(table.as_text())
 
 
 def _curves(
-    subject: _Subject,
+    subject: Subject,
     learners: dict[str, Learner],
     file: Path,
     samples: int,
@@ -225,13 +164,11 @@ def _curves(
                 learner, subject.task, samples=fewer, generator=_generator(seed, device)
             )
     picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
-    drawn = io.BytesIO()
-    picture.savefig(drawn, format=file.suffix[1:], dpi=150, bbox_inches="tight")
-    write_atomic(file, drawn.getvalue())
+    write_picture(file, picture)
     say(f"learning curves of {fewer} prompts: {file}")
 
 
-def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) -> None:
+def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -> None:
     """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
     learner: Any = subject.learner
     model = learner.model if isinstance(learner, InContext | Translator) else learner
@@ -252,16 +189,11 @@ def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) 
     for row in curve:
         trained = " (trained)" if row.loops == model.loops else ""
         table.add(f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")
-    _print(table)
+    print_table(table)
     say(
         f"one loop expands on {(radius > 1).double().mean().item():.2%} of {len(radius)} prompts "
         f"(median spectral radius {radius.median().item():.3g}); on those, looping longer diverges"
     )
-
-
-def _print(table: TextTable) -> None:
-    out = console()
-    out.print(table.render(out.width), soft_wrap=True, highlight=False)
 
 
 def _generator(seed: int, device: str) -> torch.Generator:

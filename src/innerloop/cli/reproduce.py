@@ -20,6 +20,7 @@ from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
 from innerloop.cli.retrain import retrain as retrain_all
+from innerloop.experiments.study import records_root
 from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import write_report
 from innerloop.reproduction import Result
@@ -93,7 +94,13 @@ def reproduce(
         say(f"verdicts: {json_file}")
     # The page shows everything that is known at this scale, not only what was asked for now.
     known = on_disk | by_id
-    page = write_report([known[id] for id in papers.entries() if id in known], report)
+    with console.status("") as status:
+        # Only a whole reproduction asks the models that ship; a part of it shows what is known.
+        inside = reproduction.inside_all(
+            records_root(), store, measure=not ids, watch=status.update
+        )
+    shown = [known[id] for id in papers.entries() if id in known]
+    page = write_report(shown, report, inside=inside)
     say(f"report: {page.resolve()}")
     errors = [result for result in results if result.verdict.error]
     for result in errors:

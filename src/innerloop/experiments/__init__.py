@@ -2,6 +2,7 @@
 
 from innerloop.experiments.catalogue import (
     ALGORITHMS,
+    CANDIDATES,
     CURRICULA,
     MODELS,
     OBJECTIVES,
@@ -12,6 +13,7 @@ from innerloop.experiments.catalogue import (
     TASKS,
 )
 from innerloop.experiments.experiment import Experiment, Run
+from innerloop.experiments.named_candidates import candidates_for
 from innerloop.experiments.own import own_learner
 from innerloop.experiments.records import Record
 from innerloop.experiments.spec import Spec, numbers, settable
@@ -21,6 +23,7 @@ from innerloop.experiments.translators import open_translator
 
 __all__ = [
     "ALGORITHMS",
+    "CANDIDATES",
     "CURRICULA",
     "MODELS",
     "OBJECTIVES",
@@ -39,6 +42,7 @@ __all__ = [
     "Run",
     "Spec",
     "Study",
+    "candidates_for",
     "jobs_of",
     "numbers",
     "open_translator",

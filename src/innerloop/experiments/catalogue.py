@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from innerloop.experiments.named_algorithms import ALGORITHMS
+from innerloop.experiments.named_candidates import CANDIDATES
 from innerloop.experiments.named_models import MODELS
 from innerloop.experiments.named_tasks import REFERENCES, TASKS
 from innerloop.experiments.named_training import CURRICULA, OBJECTIVES, OPTIMIZERS, SCHEDULES
@@ -17,6 +18,7 @@ from innerloop.experiments.spec import Table
 
 __all__ = [
     "ALGORITHMS",
+    "CANDIDATES",
     "CURRICULA",
     "MODELS",
     "OBJECTIVES",
@@ -31,6 +33,7 @@ TABLES: dict[str, Table[Any]] = {
     "task": TASKS,
     "model": MODELS,
     "algorithm": ALGORITHMS,
+    "candidate": CANDIDATES,
     "objective": OBJECTIVES,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,

@@ -38,13 +38,17 @@ from innerloop.tasks import (
     Autoregression,
     ChainOfThought,
     DictionaryRegression,
+    LinearFunctions,
+    NoClosedForm,
     PooledLinearFunctions,
     Regression,
     RepresentedFunctions,
     Task,
     Translation,
     gaussian_linear,
+    law_of,
 )
+from innerloop.tasks.covariates import square_root
 
 MOST_STEPS = 100_000
 """Steps of an iteration; more would take minutes for every batch of prompts."""
@@ -161,6 +165,28 @@ def pool_posterior(task: Task) -> Learner:
     return PoolPosterior(task.functions.pool, task.noise_std)
 
 
+@of_prompts
+def posterior_mean(task: Task) -> Learner:
+    """the exact posterior mean of the task: no learner has a smaller mean squared error"""
+    try:
+        functions = law_of(task).functions
+    except NoClosedForm as reason:
+        raise ValueError(f"posterior-mean is not known: {reason}") from reason
+    if isinstance(functions, PooledLinearFunctions):
+        return pool_posterior(task)
+    if isinstance(functions, RepresentedFunctions):
+        return feature_ridge(task)
+    if type(functions) is not LinearFunctions:
+        raise ValueError(
+            "posterior-mean is known for linear functions of the covariates or of a "
+            "representation with Gaussian weights, and for a pool of weights; " + _got(task)
+        )
+    # w = root v with v ~ N(0, I): ridge regression on root^T x, whatever covariates are drawn from.
+    noise, root = law_of(task).noise_std, square_root(functions.weight_covariance)
+    learner = Ridge(noise**2) if noise > 0 else LeastSquares()
+    return OnFeatures(learner, partial(torch.matmul, other=root))
+
+
 def feature_ridge(task: Task, *, penalty: float | None = None) -> Learner:
     """ridge regression on the true features; without penalty, with the Bayesian one"""
     if isinstance(task, DictionaryRegression):
@@ -244,6 +270,7 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "network": network,
     "tree": tree,
     "boosted-trees": boosted_trees,
+    "posterior-mean": posterior_mean,
     "pool-posterior": pool_posterior,
     "feature-ridge": feature_ridge,
     "shown-labels": shown_labels,

@@ -14,7 +14,8 @@ from functools import cache
 from innerloop.index.source import Module, NotLiteralError, definition, read
 
 CATALOGUE = tuple(
-    f"innerloop.experiments.named_{kind}" for kind in ("tasks", "models", "algorithms", "training")
+    f"innerloop.experiments.named_{kind}"
+    for kind in ("tasks", "models", "algorithms", "candidates", "training")
 )
 
 

@@ -19,6 +19,7 @@ from innerloop.report.mathml import FormulaError, to_mathml
 from innerloop.report.plot_style import drawn
 from innerloop.report.prose import prose
 from innerloop.report.provenance import provenance
+from innerloop.reproduction.inside import Inside
 from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError, writable_folder, write_atomic
 from innerloop.tables import as_csv
@@ -68,11 +69,16 @@ class Section:
 
 
 def write_report(
-    results: Sequence[Result], folder: Path, *, command: str = "innerloop reproduce"
+    results: Sequence[Result],
+    folder: Path,
+    *,
+    command: str = "innerloop reproduce",
+    inside: Sequence[Inside] = (),
 ) -> Path:
     """Writes folder/index.html and folder/figures, and returns the path of the page.
 
-    `command` is what a reader types, before an id and options, to measure again.
+    `command` is what a reader types, before an id and options, to measure again; `inside` is what
+    was found in trained models, a section of its own if there is any.
     """
     _sections(results)
     _check_formulas(results)
@@ -96,6 +102,7 @@ def write_report(
             provenance=provenance(),
             command=command,
             places=_places(results),
+            inside=inside,
         ),
     )
     return page
