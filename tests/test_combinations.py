@@ -29,16 +29,30 @@ SIZES = {
     "gpt2": "layers=1,heads=2,width=8,examples=6",
     "looped-transformer": "loops=2,heads=2,width=8,examples=6",
     "algoformer": "loops=2,heads=2,width=8,examples=6",
+    "compiled-causal-newton": "loops=2",
+    "compiled-linear-gd++": "loops=1",
     "positions": "batch=4",
     "window": "batch=4,loops=3,window=2",
     "wishart": "batch=10",
     "prompts": "batch=10",
 }
 """Small ones; a name that is not here has its defaults."""
-ATTENTION = {"gd", "looped", "gd++", "dense", "single-layer"}
-CLOSED = {"gd", "looped", "gd++", "single-layer"}
-LOOPED = {"looped-transformer", "algoformer"}
-SAMPLED = {"encoder", "gpt2", *LOOPED}
+LINEAR = {"compiled-linear-gd", "compiled-linear-gd++"}
+ATTENTION = {"gd", "looped", "gd++", "dense", "single-layer", *LINEAR}
+CLOSED = {"gd", "looped", "gd++", "single-layer", *LINEAR}
+COMPILED = {
+    "compiled-gd": "linear",
+    "compiled-newton": "linear",
+    "compiled-causal-gd": "linear",
+    "compiled-causal-newton": "linear",
+    "compiled-representation": "representation",
+    "compiled-autoregression": "autoregression",
+    "compiled-chain-of-thought": "chain-of-thought",
+}
+"""Transformers that are compiled for a task, and the task."""
+OF_SEQUENCES = {"compiled-autoregression", "compiled-chain-of-thought"}
+LOOPED = {"looped-transformer", "algoformer", *COMPILED} - OF_SEQUENCES
+SAMPLED = {"encoder", "gpt2", *LOOPED, *COMPILED}
 """Models that know no exact loss."""
 ANYWHERE = {
     *("zero", "ols", "ridge", "lasso", "gd", "newton"),
@@ -47,14 +61,23 @@ ANYWHERE = {
 SEQUENCES = {"autoregression", "chain-of-thought"}
 ALIKE = {"random-covariance", "pool", "relu-network", "tree", "representation"}
 """Composed of other parts than sparse regression, and otherwise the same to a model."""
-PAIRS = [(t, m) for t in TASKS for m in MODELS if t not in ALIKE or m in ("gd", "encoder", "gpt2")]
-TRANSFORMERS = {"gpt2", *LOOPED}
+PAIRS = [
+    (t, m)
+    for t in TASKS
+    for m in MODELS
+    if (t in ("linear", "chain-of-thought", COMPILED.get(m)))
+    or (not m.startswith("compiled-") and (t not in ALIKE or m in ("gd", "encoder", "gpt2")))
+]
+TRANSFORMERS = {"gpt2", *LOOPED, *OF_SEQUENCES}
 
 
 def trains(task, model, objective):
     """Whether a model of today's catalogue can be trained so."""
     if task in SEQUENCES and model not in TRANSFORMERS:
         return False
+    of_its_own = model in OF_SEQUENCES or model == "compiled-representation"
+    if (of_its_own and COMPILED[model] != task) or (model in COMPILED and task in SEQUENCES):
+        return COMPILED[model] == task and objective in ("prompts", "positions")
     if objective == "window":
         return model in LOOPED
     if model == "heads":
@@ -67,6 +90,8 @@ def trains(task, model, objective):
 def answers(task, algorithm):
     if algorithm == "feature-ridge":
         return task in ("dictionary", "representation", *SEQUENCES)
+    if algorithm == "feature-gd":
+        return task in ("representation", *SEQUENCES)
     if task in SEQUENCES:
         return algorithm == "zero"
     if algorithm in ("shown-labels", "pool-posterior"):
@@ -140,11 +165,13 @@ def test_every_algorithm_answers_a_task_or_says_why_not(task, command):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_is_evaluated_on_every_other_task_or_the_reason_is_said(model, command):
-    home = "dictionary" if model == "heads" else "linear"
+    home = COMPILED.get(model, "dictionary" if model == "heads" else "linear")
     assert trained(command, home, model, "prompts") == 0
     for task in TASKS:
         code, _ = command("evaluate", "prompts", "--samples", "20", "--task", spec(task))
         reads = task == "dictionary" if model == "heads" else task not in SEQUENCES
+        if model in OF_SEQUENCES:
+            reads = task == home or (home, task) == ("chain-of-thought", "autoregression")
         assert (code == 0) == reads, task
         other = f"{spec(task)},dtype=float32"
         code, _ = command("evaluate", "prompts", "--samples", "20", "--task", other)
@@ -153,10 +180,11 @@ def test_a_model_is_evaluated_on_every_other_task_or_the_reason_is_said(model, c
 
 @pytest.mark.parametrize("model", MODELS)
 def test_single_precision_is_trained_and_evaluated_like_double(model, command):
-    task = "dictionary" if model == "heads" else "linear"
+    task = COMPILED.get(model, "dictionary" if model == "heads" else "linear")
     words = ("--task", f"{spec(task)},dtype=float32", "--steps", "2", "--run", "run")
     assert command("train", spec(model), *words, "--batch", "10")[0] == 0
-    for extra in ([], ["--shifts"], ["--curve", "curve.svg"]):
+    shifts = [] if task in SEQUENCES else [["--shifts"]]
+    for extra in ([], *shifts, ["--curve", "curve.svg"]):
         assert command("evaluate", "run", "--samples", "50", *extra)[0] == 0
     everywhere = [algorithm(a) for a in ALGORITHMS if answers(task, a)]
     assert command("evaluate", "run", "--samples", "50", "--against", *everywhere)[0] == 0

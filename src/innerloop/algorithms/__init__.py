@@ -8,7 +8,7 @@ from innerloop.algorithms.least_squares import LeastSquares, Ridge
 from innerloop.algorithms.neighbours import Averaging, NearestNeighbours
 from innerloop.algorithms.network import NetworkDescent
 from innerloop.algorithms.newton import Newton
-from innerloop.algorithms.on_features import OnFeatures, SequenceRidge
+from innerloop.algorithms.on_features import OnFeatures, SequenceDescent, SequenceRidge
 from innerloop.algorithms.pool import PoolPosterior
 from innerloop.algorithms.scikit import Scikit
 
@@ -27,6 +27,7 @@ __all__ = [
     "PoolPosterior",
     "Ridge",
     "Scikit",
+    "SequenceDescent",
     "SequenceRidge",
     "StableGradientDescent",
     "Zero",

@@ -29,6 +29,7 @@ examples:
   innerloop evaluate runs/my-run --shifts   the loss under distribution shifts
   innerloop evaluate runs/my-run --curve curve.png
   innerloop evaluate runs/my-run --loops 20 a looped model, looped longer
+  innerloop compile newton --dim 4 --examples 16 --loops 20 -o newton.safetensors
   innerloop lengths --eps 0.1 --spectrum 1.5/0.8/0.4 --noise-std 0.2
 """
 
@@ -48,6 +49,7 @@ COMMANDS = {
     "reproduce": Command("reproduce", "reproduce", "measure claims and figures", resumable=True),
     "train": Command("train", "train", "train a model on a task", resumable=True),
     "evaluate": Command("evaluate", "evaluate", "compare a trained model with algorithms"),
+    "compile": Command("compile", "compile", "write a transformer that runs an algorithm"),
     "lengths": Command("lengths", "lengths", "how long prompts must be to reach an error"),
     "bench": Command("bench", "bench", "measure speed"),
 }

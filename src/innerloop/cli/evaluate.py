@@ -75,9 +75,10 @@ def evaluate(
       innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
 
     Args:
-        run: the folder of a run, its checkpoint, the name of a record that ships with its weights,
-            or with --model a file of weights.
-        task: where to compare; by default the task of the run.
+        run: the folder of a run, its checkpoint, a compiled model, the name of a record that ships
+            with its weights, or with --model a file of weights.
+        task: where to compare; by default the task of the run, whose options are kept where a task
+            of the same name does not set them.
         model: in place of a run's: a model of your own, package.module:factory, where factory(task)
             gives the learner; or a model's spec such as gd:layers=2.
         against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list
@@ -119,7 +120,8 @@ def _subject(run: Path | None, task: str | None, model: str | None, device: str)
         if run is None:
             raise ValueError("evaluate takes the folder of a run, or --model with --task")
         saved = _opened(run, device)
-        spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
+        own = saved.experiment.task
+        spec = own if task is None else Spec.parse("task", task, TASKS, like=own)
         chosen = saved.task if task is None else moved(spec.build(TASKS), device)
         if samples_sequences(chosen) != samples_sequences(saved.task):
             read, given = "prompts", "token sequences"

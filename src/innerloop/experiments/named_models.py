@@ -9,6 +9,17 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
+from innerloop.experiments.compiled_models import (
+    compiled_autoregression,
+    compiled_causal_gd,
+    compiled_causal_newton,
+    compiled_chain_of_thought,
+    compiled_gd,
+    compiled_linear_gd,
+    compiled_linear_gd_plus_plus,
+    compiled_newton,
+    compiled_representation,
+)
 from innerloop.experiments.kinds import of_prompts, one_sample, samples_sequences
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import (
@@ -222,6 +233,15 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "gpt2": gpt2,
     "looped-transformer": looped_transformer,
     "algoformer": algoformer,
+    "compiled-gd": compiled_gd,
+    "compiled-representation": compiled_representation,
+    "compiled-autoregression": compiled_autoregression,
+    "compiled-chain-of-thought": compiled_chain_of_thought,
+    "compiled-newton": compiled_newton,
+    "compiled-causal-gd": compiled_causal_gd,
+    "compiled-causal-newton": compiled_causal_newton,
+    "compiled-linear-gd": compiled_linear_gd,
+    "compiled-linear-gd++": compiled_linear_gd_plus_plus,
 }
 
 
