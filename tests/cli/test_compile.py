@@ -73,12 +73,11 @@ def test_what_cannot_be_met_is_refused_with_the_reason(words, reason, command, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_compiled_model_is_trained_on(tmp_path):
-    """From coarse heads (c = 0.1), which gradients of ordinary size can move."""
-    model = "compiled-gd:loops=3,c=0.1,error=10"
+def test_a_compiled_model_is_trained_on_by_the_ordinary_trainer(tmp_path):
+    """From coarse heads (c = 0.3): in three loops there is better than plain descent."""
     experiment = Experiment(
-        model, "linear:d=2,n=6", objective="prompts:batch=64", optimizer="adam:lr=0.0003",
-        schedule="constant", steps=60,
+        "compiled-gd:loops=3,c=0.3,error=10", "linear:d=2,n=6", objective="prompts:batch=256",
+        optimizer="adam:lr=0.0001", schedule="constant", steps=120, clip=1.0,
     )  # fmt: skip
     start, task, _ = experiment.build()
     run = experiment.run(tmp_path / "run")
@@ -86,6 +85,6 @@ def test_a_compiled_model_is_trained_on(tmp_path):
     before, after = (
         (model(prompt) - prompt.targets).square().mean().item() for model in (start, run.model)
     )
-    assert after < 0.9 * before
+    assert after < 0.85 * before
     again = Run.open(tmp_path / "run").model
     assert torch.equal(again(prompt), run.model(prompt))

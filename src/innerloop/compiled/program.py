@@ -7,6 +7,7 @@ Eq. 1, the same class that is trained: no norm, softmax of plain inner products,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -204,16 +205,18 @@ class Program:
             for match in head.matches:
                 coordinates = slice(start, start + self.layout.size(match.key))
                 by = match.by.mT if isinstance(match.by, Tensor) else match.by
-                maps[0, i, coordinates] = self.layout.reading({match.query: by})
-                maps[1, i, coordinates] = self.layout.reading({match.key: 1.0})
+                share = _share(by)
+                maps[0, i, coordinates] = self.layout.reading({match.query: by / share})
+                maps[1, i, coordinates] = self.layout.reading({match.key: share})
                 start = coordinates.stop
             start = 0
             for move in head.moves:
-                # What is moved is scaled here and not in `merge`: two heads that must cancel then
-                # add the same number with both signs, and cancel to the last bit.
+                # `merge` is a power of two: two heads that must cancel then add the same number with
+                # both signs, and cancel to the last bit.
+                share = _share(move.by)
                 coordinates = slice(start, start + self.layout.size(move.target))
-                maps[2, i, coordinates] = self.layout.reading({move.source: move.by})
-                merge[:, i, coordinates] = self.layout.writing({move.target: 1.0})
+                maps[2, i, coordinates] = self.layout.reading({move.source: move.by / share})
+                merge[:, i, coordinates] = self.layout.writing({move.target: share})
                 start = coordinates.stop
         start = 0
         for units in layer.units:
@@ -236,3 +239,13 @@ class Program:
                 if layer.feeds:
                     lines.append(f"  feed-forward: {layer.feeds}")
         return "\n".join([*lines, *self.notes])
+
+
+def _share(matrix: Matrix) -> float:
+    """A power of two near the root of the largest entry, for the second of two maps.
+
+    Products are the same to the last bit, and no weight is larger than it must be: training can
+    move a model whose weights are of like size.
+    """
+    largest = float(matrix.abs().max()) if isinstance(matrix, Tensor) else abs(matrix)
+    return 2.0 ** round(math.log2(largest) / 2) if largest > 0 else 1.0
