@@ -18,6 +18,7 @@ from innerloop.analysis.shifts import (
     shift_table,
     standard_shifts,
 )
+from innerloop.analysis.siblings import loop_distances, plot_attention, plot_loop_distances
 
 __all__ = [
     "AfterLoops",
@@ -30,9 +31,12 @@ __all__ = [
     "estimate_risk",
     "learning_curve",
     "loop_curve",
+    "loop_distances",
     "loop_spectral_radius",
     "one_step_risk",
+    "plot_attention",
     "plot_learning_curves",
+    "plot_loop_distances",
     "prediction_distance",
     "require_samples",
     "shift_table",

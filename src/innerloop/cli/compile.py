@@ -9,11 +9,14 @@ import torch
 import tyro
 
 from innerloop.algorithms import answers
+from innerloop.analysis import plot_attention
 from innerloop.cli.console import console, say
-from innerloop.compiled import multiplications, parameter_count, unrolled
+from innerloop.cli.pictures import require_picture, save_picture
+from innerloop.compiled import Program, multiplications, parameter_count, unrolled
 from innerloop.experiments import MODELS, OPTIMIZERS, TASKS, Experiment, Spec
 from innerloop.experiments.compiled_models import CompiledFactory, Construction
 from innerloop.models import LinearAttention
+from innerloop.prompt import Prompt
 from innerloop.runs import require_writable
 from innerloop.tasks import Task
 from innerloop.training import Checkpoint, History
@@ -39,6 +42,7 @@ def compile(
     error: float | None = None,
     task: str | None = None,
     unroll: bool = False,
+    draw: Path | None = None,
 ) -> None:
     """Writes a transformer that runs an algorithm, with no training.
 
@@ -64,8 +68,12 @@ def compile(
             refused.
         task: in place of --dim, --examples and --dtype, the task that it is made for.
         unroll: write a standard transformer, with layers of its own for every loop.
+        draw: also draw what the heads attend to on a fresh prompt, up to the first loop and after
+            the last, to this file.
     """
     require_writable("output", output)
+    if draw is not None:
+        require_picture("draw", draw)
     name, _, options = construction.partition(":")
     words = HOME.get(name, "linear:d={d},n={n},dtype={dtype}")
     task_spec = Spec.parse("task", task or words.format(d=dim, n=examples, dtype=dtype), TASKS)
@@ -79,7 +87,10 @@ def compile(
     optimizer = experiment.optimizer.build(OPTIMIZERS, model)
     factory = MODELS[spec.name]
     if isinstance(factory, CompiledFactory):
-        _describe(factory.construction(made_for, **spec.options), model, made_for, unroll)
+        made = factory.construction(made_for, **spec.options)
+        _describe(made, model, made_for, unroll)
+        if draw is not None:
+            _draw(made.program, made_for, draw)
     else:
         assert isinstance(model, LinearAttention)
         say(f"{spec}: one layer of linear attention, looped {model.loops} times; exact")
@@ -111,3 +122,27 @@ def _describe(made: Construction, model: torch.nn.Module, task: Task, unroll: bo
         f"times the parameters, and {multiplications(flat, length) / 1e6:.3g} million "
         f"multiplications, as many" + ("; this is that transformer" if unroll else "")
     )
+
+
+def _draw(program: Program, task: Task, file: Path) -> None:
+    """The attention maps of every layer that has heads; of the loop, the first time it runs."""
+    sample = task.sample(1, generator=torch.Generator().manual_seed(1))
+    sequence = sample.interleave().last() if isinstance(sample, Prompt) else sample
+    trace = program.model(sequence.tokens.dtype).trace(sequence)
+    loops = (program.loops - 1) * len(program.inside)
+    parts = [*program.before, *program.inside, *program.after]
+    skipped = len(program.before) + len(program.inside)
+    places = [i if i < skipped else i + loops for i in range(len(parts))]
+    shown = [(place, layer) for place, layer in zip(places, parts, strict=True) if layer.heads]
+    length = sequence.tokens.shape[1]
+    names = [str(t + 1) for t in range(length)]
+    if isinstance(sample, Prompt):
+        names = [f"{'y' if t % 2 else 'x'}{t // 2 + 1}" for t in range(length - 1)] + ["query"]
+    picture = plot_attention(
+        trace,
+        [place for place, _ in shown],
+        titles=[[head.does for head in layer.heads] for _, layer in shown],
+        tokens=names,
+    )
+    save_picture(picture, file)
+    say(f"attention maps: {file}")

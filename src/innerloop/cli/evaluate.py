@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import tyro
 from innerloop import analysis
 from innerloop.algorithms import Learner
 from innerloop.cli.console import console, say
+from innerloop.cli.pictures import require_picture, save_picture
 from innerloop.experiments import (
     ALGORITHMS,
     MODELS,
@@ -29,7 +29,6 @@ from innerloop.experiments.kinds import samples_sequences
 from innerloop.experiments.records import Record, names
 from innerloop.experiments.study import records_root
 from innerloop.models import InContext, LinearAttention, Looped
-from innerloop.runs import require_writable, write_atomic
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Task, moved
 from innerloop.tasks.checks import require_seed
@@ -57,6 +56,7 @@ def evaluate(
     against: tuple[str, ...] = (),
     shifts: bool = False,
     loops: int | None = None,
+    beside: str | None = None,
     curve: Path | None = None,
     samples: int = 100_000,
     seed: int = 1,
@@ -71,6 +71,7 @@ def evaluate(
       innerloop evaluate runs/mine --against ols ridge:penalty=0.1 gd:steps=3
       innerloop evaluate runs/mine --shifts
       innerloop evaluate runs/mine --curve curve.png
+      innerloop evaluate runs/mine --beside compiled-gd:loops=20 --curve loops.png
       innerloop evaluate --model package.module:factory --task linear:d=5,n=20
       innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
 
@@ -85,6 +86,8 @@ def evaluate(
             algorithms`. By default those that belong to the task.
         shifts: instead, the loss under distribution shifts of the task.
         loops: instead, the loss of the model looped 1, 2, ... up to this many times.
+        beside: instead, another looped model such as compiled-gd:loops=20, whose predictions after
+            every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
         samples: fresh prompts.
         seed: of the prompts.
@@ -95,11 +98,12 @@ def evaluate(
     analysis.require_samples(samples)
     require_seed(seed)
     if curve is not None:
-        require_writable("curve", curve)
-        if curve.suffix not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"curve must be a .png, .svg or .pdf file, got {curve}")
+        require_picture("curve", curve)
     if loops is not None:
         _loops(subject, loops, samples, seed, device)
+        return
+    if beside is not None:
+        _beside(subject, beside, samples, seed, device, curve)
         return
     words = against or REFERENCES[subject.task_spec.name]
     rivals = {
@@ -229,10 +233,42 @@ def _curves(
                 learner, subject.task, samples=fewer, generator=_generator(seed, device)
             )
     picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
-    drawn = io.BytesIO()
-    picture.savefig(drawn, format=file.suffix[1:], dpi=150, bbox_inches="tight")
-    write_atomic(file, drawn.getvalue())
+    save_picture(picture, file)
     say(f"learning curves of {fewer} prompts: {file}")
+
+
+def _beside(
+    subject: _Subject, words: str, samples: int, seed: int, device: str, file: Path | None
+) -> None:
+    """The model and a compiled one (or any other by name), loop by loop on the same prompts."""
+    spec = Spec.parse("model", words, MODELS)
+    other: Any = spec.build(MODELS, subject.task, _generator(seed, "cpu"))
+    other = other.to(device, dtype_of(subject.task)).eval()
+    models: tuple[Any, Any] = (subject.learner, other)
+    for model in models:
+        if not hasattr(model, "after_loops"):
+            raise ValueError(f"--beside goes with two looped models, got {type(model).__name__}")
+    counts = [getattr(model, "model", model).loops for model in models]
+    with console().status("looping"):
+        distances = analysis.loop_distances(
+            *models,
+            subject.task,
+            loops=(counts[0], counts[1]),
+            batch=min(samples, 1000),
+            generator=_generator(seed, device),
+        )
+    table = TextTable(
+        f"{subject.task_spec}: nearest loop of {words}",
+        ["loops", "nearest", "distance", "at as many loops"],
+    )
+    for count, row in enumerate(distances, 1):
+        same = f"{row[count - 1]:.3g}" if count <= len(row) else ""
+        table.add(str(count), str(row.argmin().item() + 1), f"{row.min():.3g}", same)
+    _print(table)
+    if file is not None:
+        picture = analysis.plot_loop_distances(distances, names=(THE_MODEL, words))
+        save_picture(picture, file)
+        say(f"distances, loop by loop: {file}")
 
 
 def _loops(subject: _Subject, loops: int, samples: int, seed: int, device: str) -> None:

@@ -211,8 +211,8 @@ class Program:
                 start = coordinates.stop
             start = 0
             for move in head.moves:
-                # `merge` is a power of two: two heads that must cancel then add the same number with
-                # both signs, and cancel to the last bit.
+                # `merge` holds powers of two: two heads that must cancel then add the same number
+                # with both signs, and cancel to the last bit.
                 share = _share(move.by)
                 coordinates = slice(start, start + self.layout.size(move.target))
                 maps[2, i, coordinates] = self.layout.reading({move.source: move.by / share})
