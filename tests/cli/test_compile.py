@@ -88,3 +88,14 @@ def test_a_compiled_model_is_trained_on_by_the_ordinary_trainer(tmp_path):
     assert after < 0.85 * before
     again = Run.open(tmp_path / "run").model
     assert torch.equal(again(prompt), run.model(prompt))
+
+
+def test_what_heads_attend_to_is_drawn_and_models_are_compared_loop_by_loop(command, tmp_path):
+    words = ("--dim", "2", "--examples", "4", "--loops", "3", "-o", "gd.safetensors")
+    command("compile", "gd:step_size=0.1", *words, "--draw", "maps.png")
+    beside = ("--beside", "compiled-linear-gd:loops=4,step_size=0.1", "--curve", "loops.png")
+    said = command("evaluate", "gd.safetensors", "--samples", "50", *beside)
+    assert re.findall(r" (\d) (\d) \d\.?\d*e-1\d", said) == [("1", "1"), ("2", "2"), ("3", "3")]
+    for name in ("maps.png", "loops.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    command("evaluate", "gd.safetensors", "--beside", "gpt2", code=2)

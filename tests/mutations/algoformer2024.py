@@ -41,6 +41,12 @@ def keyword(name: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 MUTATIONS = (
     Mutation(
+        "a tenth of the dimensions",
+        f"{PAPER}.lemmasA1_A2_theorem3_1:enough_dimensions",
+        after(lambda dimensions: dimensions // 10),
+        ids("lemmaA.1"),
+    ),
+    Mutation(
         "the second head weighs 0.4999/c",
         "compiled.accuracy:FORMS",
         lambda right: {
@@ -135,6 +141,8 @@ MUTATIONS = (
     ),
     Mutation("masks of -1", "compiled.primitives:MASKED", instead(1.0), ids("lemmaA.3")),
 )
+
+EXCUSED: dict[tuple[str, str], str] = {}
 
 
 def skipping(head: Any) -> Any:

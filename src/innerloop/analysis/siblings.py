@@ -54,8 +54,12 @@ def plot_loop_distances(
     rows, columns = distances.shape
     edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
     positive = distances.clamp_min(float(distances[distances > 0].min()))
-    shown = axes.imshow(positive, norm=LogNorm(), extent=edges, aspect="auto", cmap="viridis")
-    axes.plot(distances.argmin(1) + 1, range(1, rows + 1), "o", color="white", markersize=3)
+    shown = axes.imshow(
+        positive.numpy(), norm=LogNorm(), extent=edges, aspect="auto", cmap="viridis"
+    )
+    axes.plot(
+        (distances.argmin(1) + 1).tolist(), range(1, rows + 1), "o", color="white", markersize=3
+    )
     axes.set(xlabel=f"loops of {names[1]}", ylabel=f"loops of {names[0]}", title=title)
     picture.colorbar(shown, ax=axes, label="root mean square difference of predictions")
     return picture
@@ -66,21 +70,32 @@ def plot_attention(
 ) -> Figure:
     """Attention maps of the first prompt: a row for each of these layers, a panel for each head.
 
+    Of two heads their difference is drawn as well: those of a product differ by very little, and
+    what they compute is in it.
+
     Args:
         titles: of every head of every layer; heads without a title are not drawn.
         tokens: their names, on both axes; a row of a map is a token that listens.
     """
     from matplotlib.figure import Figure
 
-    widest = max(len(heads) for heads in titles)
+    pair = [len(heads) == 2 for heads in titles]
+    widest = max(len(heads) + two for heads, two in zip(titles, pair, strict=True))
     picture = Figure(figsize=(3.4 * widest, 3.4 * len(layers)))
     panels = picture.subplots(len(layers), widest, squeeze=False)
-    for row, layer, heads in zip(panels, layers, titles, strict=True):
-        for axes in row[len(heads) :]:
+    for row, layer, heads, two in zip(panels, layers, titles, pair, strict=True):
+        maps = trace.attention[layer][0].numpy()
+        for axes in row[len(heads) + two :]:
             axes.set_axis_off()
-        for head, (axes, title) in enumerate(zip(row, heads, strict=False)):
-            axes.imshow(trace.attention[layer][0, head], cmap="Blues", vmin=0)
+        for axes, title, shown in zip(row, heads, maps, strict=False):
+            axes.imshow(shown, cmap="Blues", vmin=0)
             axes.set_title(f"{trace.names[layer]}\n{title}", fontsize=8)
+        if two:
+            difference = maps[0] - maps[1]
+            size = float(abs(difference).max())
+            row[2].imshow(difference, cmap="RdBu_r", vmin=-size or -1, vmax=size or 1)
+            row[2].set_title(f"the first minus the second head\nwithin {size:.1e}", fontsize=8)
+        for axes in row[: len(heads) + two]:
             axes.set_xticks(range(len(tokens)), tokens, fontsize=7)
             axes.set_yticks(range(len(tokens)), tokens, fontsize=7)
     picture.tight_layout()

@@ -37,7 +37,8 @@ class Trace:
     names: Sequence[str]
     residuals: Float[Tensor, "layers batch length width"]
     """After each layer."""
-    attention: Sequence[Float[Tensor, "batch heads query key"]]
+    attention: Sequence[Float[Tensor, "batch _ query key"]]
+    """A map for each head; layers may have different numbers of them."""
     readout: Float[Tensor, "layers batch positions outputs"]
     """What the model would say if it stopped after that layer."""
 

@@ -25,6 +25,12 @@ from innerloop.tasks import LeakyNetwork
 D, N, STEP = 4, 12, 0.3
 
 
+def enough_dimensions(count: int) -> int:
+    """By Hoeffding's bound two of N sign vectors agree in 3/4 of D places with probability e^{-D/8}:
+    none of N^2 pairs do, but once in a thousand times, if D = 8 log(N^2 / 0.001)."""
+    return math.ceil(8 * math.log(count**2 / 1e-3))
+
+
 @claim(
     "algoformer2024/lemmaA.1",
     "N vectors of dimension O(log N) are further from each other than any given eps",
@@ -33,10 +39,7 @@ D, N, STEP = 4, 12, 0.3
     r" \dim p = \mathcal{O}(\log N)",
 )
 def quasi_orthogonal(scale: Scale) -> Verdict:
-    """Random signs, scaled to |p|^2 = 2 eps: the gap is eps if no two agree in 3/4 of their places.
-
-    By Hoeffding's bound two do so with probability e^{-D/8}; D = 8 log(N^2 / 0.001) is enough.
-    """
+    """Random signs, scaled to |p|^2 = 2 eps: the gap is eps if no two agree in 3/4 of their places."""
     eps = 1.0
     sizes = scale.pick(smoke=(64, 512), quick=(64, 512, 4096), paper=(64, 512, 4096))
 
@@ -47,7 +50,7 @@ def quasi_orthogonal(scale: Scale) -> Verdict:
         products.fill_diagonal_(-math.inf)
         return 2 * eps - products.max().item()
 
-    enough = {f"N = {n}": (n, math.ceil(8 * math.log(n**2 / 1e-3))) for n in sizes}
+    enough = {f"N = {n}": (n, enough_dimensions(n)) for n in sizes}
     return Verdict(
         checks(
             "smallest gap p_i.p_i - p_i.p_j",
