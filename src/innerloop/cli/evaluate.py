@@ -245,10 +245,11 @@ def _beside(
     other: Any = spec.build(MODELS, subject.task, _generator(seed, "cpu"))
     other = other.to(device, dtype_of(subject.task)).eval()
     models: tuple[Any, Any] = (subject.learner, other)
-    for model in models:
-        if not hasattr(model, "after_loops"):
+    inner = [getattr(model, "model", model) for model in models]
+    for model in inner:
+        if not isinstance(model, LinearAttention | Looped):
             raise ValueError(f"--beside goes with two looped models, got {type(model).__name__}")
-    counts = [getattr(model, "model", model).loops for model in models]
+    counts = [model.loops for model in inner]
     with console().status("looping"):
         distances = analysis.loop_distances(
             *models,

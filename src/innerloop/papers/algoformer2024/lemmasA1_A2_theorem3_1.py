@@ -26,8 +26,8 @@ D, N, STEP = 4, 12, 0.3
 
 
 def enough_dimensions(count: int) -> int:
-    """By Hoeffding's bound two of N sign vectors agree in 3/4 of D places with probability e^{-D/8}:
-    none of N^2 pairs do, but once in a thousand times, if D = 8 log(N^2 / 0.001)."""
+    """D = 8 log(N^2 / 0.001): then no two of N sign vectors agree in 3/4 of their D places, but
+    once in a thousand times, since a pair does with probability e^{-D/8} at most (Hoeffding)."""
     return math.ceil(8 * math.log(count**2 / 1e-3))
 
 
@@ -39,7 +39,7 @@ def enough_dimensions(count: int) -> int:
     r" \dim p = \mathcal{O}(\log N)",
 )
 def quasi_orthogonal(scale: Scale) -> Verdict:
-    """Random signs, scaled to |p|^2 = 2 eps: the gap is eps if no two agree in 3/4 of their places."""
+    """Random signs with |p|^2 = 2 eps: the gap is eps if no two agree in 3/4 of their places."""
     eps = 1.0
     sizes = scale.pick(smoke=(64, 512), quick=(64, 512, 4096), paper=(64, 512, 4096))
 
