@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from innerloop import compiled
-from innerloop.algorithms import (
-    GradientDescent,
-    Learner,
-    Newton,
-    OnFeatures,
-    SequenceDescent,
-)
+from innerloop.algorithms import GradientDescent, Learner, Newton
 from innerloop.compiled import Form, Program
 from innerloop.experiments.kinds import of_prompts, one_sample, samples_sequences
+from innerloop.experiments.named_algorithms import feature_gd, last_points, own_points
 from innerloop.models import EachPosition, InContext, LinearAttention
-from innerloop.sequence import TokenSequence
 from innerloop.tasks import Autoregression, ChainOfThought, Regression, RepresentedFunctions, Task
 
 SAMPLE = 256
@@ -172,7 +165,7 @@ def compiled_representation(
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, OnFeatures(GradientDescent.repeated(step, loops), phi))
+    return Construction(program, feature_gd(task, steps=loops, step_size=step))
 
 
 @CompiledFactory
@@ -252,12 +245,8 @@ def compiled_autoregression(
         raise ValueError(
             f"compiled-autoregression is for the task autoregression, got a {type(task).__name__}"
         )
-    plain = replace(task, scaled=False)
-
-    def features(sequence: TokenSequence) -> Tensor:
-        return plain.features(sequence.tokens.unfold(1, plain.q, 1).mT)
-
-    seen = Products.of(features(_sample(task)))
+    plain = replace(task, scaled=False)  # feed-forward networks do not divide by a norm
+    seen = Products.of(last_points(plain, _sample(task)))
     step = seen.step(step_size)
     program = compiled.autoregression(
         task.representation,
@@ -269,7 +258,7 @@ def compiled_autoregression(
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, SequenceDescent(features, loops, step / task.n))
+    return Construction(program, feature_gd(plain, steps=loops, step_size=step))
 
 
 @CompiledFactory
@@ -290,7 +279,7 @@ def compiled_chain_of_thought(
             f"{type(task).__name__}"
         )
     sequence = _sample(task)
-    levels = sequence.tokens[:, sequence.readout].unflatten(1, (task.n + 1, task.layers))
+    levels = own_points(sequence).unflatten(1, (task.n + 1, task.layers))
     seen = Products.of(levels.transpose(1, 2).flatten(0, 1), task.n)
     step = seen.step(step_size)
     program = compiled.chain_of_thought(
@@ -305,15 +294,7 @@ def compiled_chain_of_thought(
         sink=sink,
         dtype=_dtype(task),
     )
-    explicit = SequenceDescent(
-        lambda sequence: sequence.tokens[:, sequence.readout],
-        loops,
-        step / task.n,
-        groups=task.layers,
-        response=partial(leaky_relu, negative_slope=task.slope),
-        inverse=partial(leaky_relu, negative_slope=1 / task.slope),
-    )
-    return Construction(program, explicit)
+    return Construction(program, feature_gd(task, steps=loops, step_size=step))
 
 
 @of_prompts
