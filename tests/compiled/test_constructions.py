@@ -114,13 +114,21 @@ def test_descent_on_a_representation(form):
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.5])
-def test_newton_is_the_algorithm_up_to_25_steps(noise_std):
+@pytest.mark.parametrize(("form", "bound"), [("sinks", 1e-8), ("refined-sinks", 1e-10)])
+def test_newton_is_the_algorithm_up_to_25_steps(noise_std, form, bound):
+    """Relative to the labels' size."""
     prompt, counts = linear(4, 16, noise_std), [1, 5, 10, 15, 25]
-    program = compiled.newton(4, 16, loops=25, alpha=0.05)
+    program = compiled.newton(4, 16, loops=25, alpha=0.05, form=form)
     answers = InContext(program.model()).after_loops(prompt, counts)
+    size = largest(prompt.y)
     for count, answer in zip(counts, answers, strict=True):
-        assert largest(answer - newton(prompt, count, 0.05)) < 1e-8
-    assert program.counts.at_most(program.stated)
+        assert largest(answer - newton(prompt, count, 0.05)) < bound * size
+    assert program.counts.at_most(program.stated) == (form == "sinks")
+
+
+def test_newton_has_no_mirror_images():
+    with pytest.raises(ValueError, match="form must be sinks, refined-sinks or printed"):
+        compiled.newton(4, 16, loops=25, alpha=0.05, form="mirrored")
 
 
 @given(d=st.integers(1, 4), n=st.integers(4, 8), k=st.integers(4, 8), seed=st.integers(0, 10**6))

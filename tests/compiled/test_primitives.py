@@ -198,7 +198,7 @@ def test_rows_are_read_and_written_by_name():
         layout.reading({"x": torch.ones(1, 3)})
 
 
-@pytest.mark.parametrize("form", ["mirrored", "refined", "sinks", "printed"])
+@pytest.mark.parametrize("form", ["mirrored", "refined", "sinks", "refined-sinks", "printed"])
 def test_the_chosen_c_has_the_least_expected_error(form):
     best = precision(form, 4.0)
     for factor in (0.5, 2.0):

@@ -22,7 +22,7 @@ import torch
 
 from innerloop.compiled.primitives import ANTISYMMETRIC, PRINTED, REFINED, Scheme
 
-Form = Literal["mirrored", "refined", "sinks", "printed"]
+Form = Literal["mirrored", "refined", "sinks", "refined-sinks", "printed"]
 MIRRORED = ("mirrored", "refined")
 """Forms whose label tokens are mirror images: no sinks."""
 
@@ -40,6 +40,7 @@ FORMS: dict[str, _Series] = {
     "mirrored": _Series(2, 2 / 3, ANTISYMMETRIC),
     "refined": _Series(4, 1.0, REFINED),
     "sinks": _Series(2, 1 / 6, ANTISYMMETRIC),
+    "refined-sinks": _Series(4, 1.0, REFINED),
     "printed": _Series(1, 1 / 2, PRINTED),
 }
 WANTED = {torch.float64: 1e-6, torch.float32: 1e-2}

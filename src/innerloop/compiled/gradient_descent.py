@@ -43,9 +43,10 @@ def gradient_descent(
 
     mirrored: every y token becomes (-f_i, -r_i), the mirror image of its x token. Softmax itself
     divides by n, so that shorter prompts are answered as well. Weights do not depend on n.
-    refined: the same with four heads, and an error a thousand times smaller.
-    sinks: y tokens stay empty and hold the softmax (logit C); printed: the same with the heads c
-    and 0 of the paper. All y tokens are sinks, so that again softmax divides by n.
+    refined: the same with four heads, and an error a hundred times smaller.
+    sinks: y tokens stay empty and hold the softmax (logit C); refined-sinks: the same with four
+    heads; printed: with the heads c and 0 of the paper. All y tokens are sinks, so that again
+    softmax divides by n.
 
     Args:
         step_size: stable if below 2 over the largest eigenvalue of (1/n) sum f f^T.

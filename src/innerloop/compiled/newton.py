@@ -13,7 +13,7 @@ import math
 
 import torch
 
-from innerloop.compiled.accuracy import precision
+from innerloop.compiled.accuracy import MIRRORED, Form, precision
 from innerloop.compiled.gradient_descent import listening, partners, require_sizes
 from innerloop.compiled.layout import Layout
 from innerloop.compiled.primitives import bilinear, copying, identity
@@ -26,6 +26,7 @@ def newton(
     *,
     loops: int,
     alpha: float,
+    form: Form = "sinks",
     size: float | None = None,
     c: float | None = None,
     sink: float | None = None,
@@ -41,12 +42,17 @@ def newton(
     Args:
         alpha: of the means S; must be below 2 / |S|^2 on every prompt, and not equal (Eq. 4 prints
             a closed interval): there the largest eigenvalue of M_1 S is 0, and stays so.
+        form: sinks, printed, or refined-sinks: four heads, and an error a hundred times smaller.
         size: of the products <x_i, x_j> and <x_i, M x_j>; by default d.
     """
     require_sizes(d=d, n=n, loops=loops)
     if not 0 < alpha < math.inf:
         raise ValueError(f"alpha must be positive and finite, got {alpha}")
-    chosen = precision("sinks", float(d) if size is None else size, dtype, c=c, sink=sink)
+    if form in MIRRORED:
+        raise ValueError(
+            f"form must be sinks, refined-sinks or printed, got {form}: y tokens are sinks"
+        )
+    chosen = precision(form, float(d) if size is None else size, dtype, c=c, sink=sink)
     layout = Layout(x=d, y=1, m=d, u=d, label=1, answer=1, position=2 * n + 1)
 
     def pair(does: str, query: str, source: str, target: str, times: float = 1.0) -> list[Head]:
@@ -56,6 +62,7 @@ def newton(
             [Move(source, target, times * chosen.factor)],
             c=chosen.c,
             also=[Match("position", "position", listening(n, chosen.sink))],
+            scheme=chosen.scheme,
         )
 
     # m + (m - u): m is what it was, for the attention writes to u alone.

@@ -175,6 +175,7 @@ def compiled_newton(
     *,
     loops: int = 20,
     alpha: float | None = None,
+    form: Form = "sinks",
     c: float | None = None,
     sink: float | None = None,
     error: float | None = None,
@@ -184,7 +185,15 @@ def compiled_newton(
     seen = Products.of(_sample(task).x)
     start = seen.start(alpha)
     program = compiled.newton(
-        task.d, task.n, loops=loops, alpha=start, size=seen.size, c=c, sink=sink, dtype=_dtype(task)
+        task.d,
+        task.n,
+        loops=loops,
+        alpha=start,
+        form=form,
+        size=seen.size,
+        c=c,
+        sink=sink,
+        dtype=_dtype(task),
     )
     return Construction(program, Newton(loops, alpha=start))
 
