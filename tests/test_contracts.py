@@ -177,6 +177,7 @@ ALGORITHMS = {
     "Ridge": [Case(Ridge(0.5))],
     "GradientDescent": [
         Case(GradientDescent([0.3, 0.2])),
+        Case(GradientDescent([0.3, 0.2], penalty=0.5)),
         Case(GradientDescent([0.3 * normal(D, D, seed=s) for s in range(2)])),
     ],
     "GDPlusPlus": [
@@ -195,7 +196,7 @@ ALGORITHMS = {
         Case(LabelMap(normal(4, 9)), dictionary, unordered=False, any_length=False),
         Case(LabelMap(normal(4, 9), lambda k: normal(k, 9)), dictionary, unordered=False),
     ],
-    "Newton": [Case(Newton(3)), Case(Newton(0))],
+    "Newton": [Case(Newton(3)), Case(Newton(0)), Case(Newton(3, alpha=0.01))],
     "NearestNeighbours": [Case(NearestNeighbours(2))],
     "Averaging": [Case(Averaging())],
     "NetworkDescent": [Case(NetworkDescent(hidden=4, steps=5))],
@@ -232,9 +233,9 @@ MODELS = {
         ),
     ],
 }
-OF_SEQUENCES = {"Decoder", "Looped", "Translator"}
+OF_SEQUENCES = {"Decoder", "EachPosition", "Looped", "Translator"}
 """Models of token sequences; as learners of prompts they are `InContext`. Of sentences, one."""
-ALGORITHMS_OF_SEQUENCES = {"SequenceRidge", "Unigram"}
+ALGORITHMS_OF_SEQUENCES = {"SequenceDescent", "SequenceRidge", "Unigram"}
 CASES = [case for made in (ALGORITHMS | MODELS).values() for case in made]
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from innerloop.algorithms import GDPlusPlus, GradientDescent
+from innerloop.algorithms import GDPlusPlus, GradientDescent, Ridge
 from tests.samples import normal, random_prompt
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -131,3 +131,11 @@ def test_a_transform_that_is_not_square_is_refused():
 def test_a_missing_transform_is_refused():
     with pytest.raises(ValueError, match="transforms must be one per step, 2 in all, got 1"):
         GDPlusPlus([0.1, 0.2], [0.3])
+
+
+def test_with_a_penalty_it_ends_at_ridge_regression():
+    prompt = random_prompt(4, 8, 3)
+    last = GradientDescent.repeated(0.2, 400, penalty=0.5)(prompt)
+    torch.testing.assert_close(last, Ridge(0.5 * prompt.n)(prompt), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="penalty must be finite and at least 0, got -1"):
+        GradientDescent.repeated(0.2, 4, penalty=-1.0)

@@ -100,3 +100,16 @@ def test_negative_steps_are_refused():
 def test_a_scale_that_cannot_converge_is_refused(scale):
     with pytest.raises(ValueError, match=rf"scale must be in \(0, 2\], got {scale}"):
         Newton(3, scale=scale)
+
+
+def test_one_alpha_for_all_prompts_is_that_of_the_mean():
+    prompt = random_prompt(3, 9, 2)
+    s = prompt.x.mT @ prompt.x / prompt.n
+    m = 0.02 * s
+    for _ in range(5):
+        m = 2 * m - m @ s @ m
+    w = m @ (prompt.x.mT @ prompt.y.unsqueeze(-1)) / prompt.n
+    wanted = (prompt.x_query @ w).squeeze(-1)
+    torch.testing.assert_close(Newton(5, alpha=0.02)(prompt), wanted, rtol=1e-9, atol=1e-10)
+    with pytest.raises(ValueError, match="alpha must be positive and finite, got 0"):
+        Newton(5, alpha=0.0)

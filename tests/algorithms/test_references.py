@@ -17,6 +17,7 @@ from innerloop.algorithms import (
     PoolPosterior,
     Ridge,
     Scikit,
+    SequenceDescent,
     SequenceRidge,
 )
 from innerloop.tasks import (
@@ -144,9 +145,33 @@ def test_an_estimator_is_fitted_anew_for_every_prompt():
         (lambda: NetworkDescent(0), "hidden must be at least 1, got 0"),
         (lambda: NetworkDescent(lr=0.0), "lr must be positive and finite, got 0.0"),
         (lambda: SequenceRidge(lambda s: s.tokens, -1.0), "penalty must be finite"),
+        (lambda: SequenceDescent(lambda s: s.tokens, 0, 0.1), "steps must be at least 1, got 0"),
+        (lambda: SequenceDescent(lambda s: s.tokens, 1, 0.0), "rate must be positive"),
+        (lambda: SequenceDescent(lambda s: s.tokens, 1, 0.1, groups=0), "groups must be at least"),
         (lambda: SequenceRidge(lambda s: s.tokens, groups=0), "groups must be at least 1, got 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_descent_along_a_sequence_is_the_geometric_series_in_the_eigenbasis():
+    """W_T = sum_{k<T} (I - rate G)^k rate F^T y = U (1 - (1 - rate s)^T) / s U^T F^T y."""
+    batch = ChainOfThought(3, 5, layers=2, slope=0.5).sample(2, generator=seeded())
+    learner = SequenceDescent(
+        lambda s: s.tokens[:, s.readout],
+        7,
+        0.05,
+        groups=2,
+        response=lambda v: leaky_relu(v, 0.5),
+        inverse=lambda v: leaky_relu(v, 2.0),
+    )
+    answers = learner(batch)
+    assert answers[:, :2].abs().max() == 0  # nothing was seen of either layer
+    for b in range(2):
+        f, y = batch.tokens[b, 1::3].numpy(), leaky_relu(batch.targets[b, 1::2], 2.0).numpy()
+        s, u = np.linalg.eigh(f[:5].T @ f[:5])
+        w = u @ np.diag((1 - (1 - 0.05 * s) ** 7) / s) @ u.T @ f[:5].T @ y[:5]
+        expected = leaky_relu(torch.as_tensor(f[5] @ w), 0.5)
+        torch.testing.assert_close(answers[b, 11], expected, atol=1e-10, rtol=1e-9)

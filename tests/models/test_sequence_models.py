@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from innerloop.models import BlockShape, Decoder, InContext, Looped, Start
+from innerloop.models import BlockShape, Decoder, EachPosition, InContext, Looped, Start
 from innerloop.models.blocks import Block
 from innerloop.sequence import TokenSequence
 from tests.samples import DOUBLE, normal, random_prompt, seeded
@@ -224,3 +224,34 @@ def test_random_offsets_train_every_row_of_the_positions():
 
     assert trained_rows(offsets=False) == [0, 1, 2, 3, 4]
     assert trained_rows(offsets=True) == list(range(15))
+
+
+def test_positions_from_the_end_know_the_last_token_by_its_place():
+    model = decoder(length=9, from_end=True, causal=False)
+    batch = sequence(length=9, readout=(8,))
+    short = TokenSequence(batch.tokens[:, 4:], torch.tensor([4]), batch.targets)
+    with_table = model.positions(torch.zeros(1, 5, 8, dtype=DOUBLE))
+    assert torch.equal(with_table[0], model.positions.table[4:])
+    assert model(short).shape == batch.targets.shape
+    with pytest.raises(ValueError, match="counted from the end of a sequence have no offsets"):
+        decoder(from_end=True, offsets=True)
+
+
+def test_layers_may_have_shapes_of_their_own_but_one_width():
+    wide, narrow = BlockShape(8, 4, hidden=12), BlockShape(8, 1, hidden=3)
+    model = looped(before=[wide], inside=[narrow, wide], after=[narrow])
+    heads = [layer.shape[1] for layer in model.trace(sequence()).attention]
+    assert heads == [4, *([1, 4] * 3), 1]
+    with pytest.raises(ValueError, match="all layers must have the width 8 of the model, got 6"):
+        looped(before=[BlockShape(6, 2)])
+
+
+def test_a_model_that_sees_everything_is_asked_about_each_position_by_itself():
+    model = looped(causal=False)
+    batch = sequence()
+    answers = EachPosition(model)(batch)
+    first = TokenSequence(batch.tokens[:, :4], torch.tensor([3]), batch.targets[:, :1])
+    torch.testing.assert_close(answers[:, 1:2], model(first))
+    assert (answers - model(batch)).abs().max() > 1e-3
+    after = EachPosition(model).after_loops(batch, [1, 3])
+    torch.testing.assert_close(after[1], answers)

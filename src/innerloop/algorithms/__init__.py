@@ -8,7 +8,7 @@ from innerloop.algorithms.least_squares import LeastSquares, Ridge
 from innerloop.algorithms.neighbours import Averaging, NearestNeighbours
 from innerloop.algorithms.network import NetworkDescent
 from innerloop.algorithms.newton import Newton
-from innerloop.algorithms.on_features import OnFeatures, SequenceRidge
+from innerloop.algorithms.on_features import OnFeatures, SequenceDescent, SequenceRidge
 from innerloop.algorithms.pool import PoolPosterior
 from innerloop.algorithms.scikit import Scikit
 from innerloop.algorithms.unigram import Unigram
@@ -28,6 +28,7 @@ __all__ = [
     "PoolPosterior",
     "Ridge",
     "Scikit",
+    "SequenceDescent",
     "SequenceRidge",
     "StableGradientDescent",
     "Unigram",

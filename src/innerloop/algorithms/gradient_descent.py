@@ -23,17 +23,25 @@ Preconditioner = float | Float[Tensor, "d d"]
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """w <- w - A_l grad R(w), one preconditioner or step size for every step."""
+    """w <- w - A_l (grad R(w) + penalty w), one preconditioner or step size for every step.
+
+    With a penalty it descends on R(w) + (penalty/2) |w|^2: ridge regression, step by step.
+    """
 
     preconditioners: Sequence[Preconditioner]
+    penalty: float = 0.0
 
     def __post_init__(self) -> None:
         _require_steps(self.preconditioners)
+        if not 0 <= self.penalty < float("inf"):
+            raise ValueError(f"penalty must be finite and at least 0, got {self.penalty}")
 
     @classmethod
-    def repeated(cls, preconditioner: Preconditioner, steps: int) -> GradientDescent:
+    def repeated(
+        cls, preconditioner: Preconditioner, steps: int, penalty: float = 0.0
+    ) -> GradientDescent:
         """The same step, `steps` times."""
-        return cls([preconditioner] * steps)
+        return cls([preconditioner] * steps, penalty)
 
     def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         """w_0 = 0, w_1, ..., the last of which predicts."""
@@ -48,7 +56,7 @@ class GradientDescent:
         yield w
         for preconditioner in self.preconditioners:
             residual = (prompt.x @ w.unsqueeze(-1)).squeeze(-1) - prompt.y  # [batch, n]
-            gradient = _moment(prompt.x, residual) / max(prompt.n, 1)
+            gradient = _moment(prompt.x, residual) / max(prompt.n, 1) + self.penalty * w
             w = w - _times(preconditioner, gradient)
             yield w
 

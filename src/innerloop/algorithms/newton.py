@@ -24,17 +24,22 @@ class Newton:
     steps: int
     scale: float = 1.0
     """alpha in units of 1 / |S S^T|_2, in (0, 2]."""
+    alpha: float | None = None
+    """In place of it, one for all prompts, in units of 1/n^2: of S/n in place of S. It converges on
+    a prompt if alpha |S/n|^2 is below 2."""
 
     def __post_init__(self) -> None:
         if self.steps < 0:
             raise ValueError(f"steps must be 0 or more, got {self.steps}")
         if not 0 < self.scale <= 2:
             raise ValueError(f"scale must be in (0, 2], got {self.scale}")
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+            raise ValueError(f"alpha must be positive and finite, got {self.alpha}")
 
     def iterates(self, prompt: Prompt) -> Float[Tensor, "batch iterates d"]:
         """w_0, w_1, ..., the last of which predicts."""
         spectrum = _Spectrum.of(prompt)
-        inverse = self._start(spectrum)
+        inverse = self._start(spectrum, prompt.n)
         path = [spectrum.weights(inverse)]
         for _ in range(self.steps):
             inverse = inverse * (2 - spectrum.values * inverse)
@@ -43,7 +48,7 @@ class Newton:
 
     def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         spectrum = _Spectrum.of(prompt)
-        inverse = self._start(spectrum)
+        inverse = self._start(spectrum, prompt.n)
         earlier = before = inverse
         for step in range(self.steps):
             earlier, before, inverse = before, inverse, inverse * (2 - spectrum.values * inverse)
@@ -53,7 +58,9 @@ class Newton:
                 break
         return linear_prediction(spectrum.weights(inverse), prompt)
 
-    def _start(self, spectrum: _Spectrum) -> Float[Tensor, "#batch d"]:
+    def _start(self, spectrum: _Spectrum, n: int) -> Float[Tensor, "#batch d"]:
+        if self.alpha is not None:
+            return self.alpha / max(n, 1) ** 2 * spectrum.values
         return self.scale * spectrum.values / spectrum.largest**2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -60,12 +61,59 @@ class SequenceRidge:
 
     def __call__(self, sequence: TokenSequence) -> Float[Tensor, "batch positions outputs"]:
         features, wanted = self.features(sequence), self.inverse(sequence.targets)
-        answers = torch.zeros_like(wanted)
-        for p in range(self.groups, wanted.shape[1]):
-            before = slice(p % self.groups, p, self.groups)
-            weights = _ridge(features[:, before], wanted[:, before], self.penalty)
-            answers[:, p] = (features[:, p : p + 1] @ weights).squeeze(1)
-        return self.response(answers)
+        fit = partial(_ridge, penalty=self.penalty)
+        return self.response(_along(features, wanted, self.groups, fit))
+
+
+@dataclass(frozen=True)
+class SequenceDescent:
+    """Gradient descent along a sequence: the answer at a position from those before it.
+
+        answer_p = response(f_p W),   W <- W - rate sum_{i < p} f_i^T (f_i W - inverse(target_i))
+
+    from W = 0, `steps` times. The rate is the same whatever the number of examples, so that steps
+    which are stable with all of them are stable with fewer. The rest is as in `SequenceRidge`.
+    """
+
+    features: Callable[[TokenSequence], Float[Tensor, "batch positions k"]]
+    steps: int
+    rate: float
+    groups: int = 1
+    response: Callable[[Tensor], Tensor] = unchanged
+    inverse: Callable[[Tensor], Tensor] = unchanged
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
+        if not 0 < self.rate < float("inf"):
+            raise ValueError(f"rate must be positive and finite, got {self.rate}")
+        if self.groups < 1:
+            raise ValueError(f"groups must be at least 1, got {self.groups}")
+
+    def __call__(self, sequence: TokenSequence) -> Float[Tensor, "batch positions outputs"]:
+        features, wanted = self.features(sequence), self.inverse(sequence.targets)
+        return self.response(_along(features, wanted, self.groups, self._fit))
+
+    def _fit(self, f: Tensor, y: Tensor) -> Float[Tensor, "batch k outputs"]:
+        weights = f.new_zeros(len(f), f.shape[-1], y.shape[-1])
+        for _ in range(self.steps):
+            weights = weights - self.rate * f.mT @ (f @ weights - y)
+        return weights
+
+
+def _along(
+    features: Float[Tensor, "batch positions k"],
+    wanted: Float[Tensor, "batch positions outputs"],
+    groups: int,
+    fit: Callable[[Tensor, Tensor], Tensor],
+) -> Float[Tensor, "batch positions outputs"]:
+    """f_p W at every position, W fitted to those of its group before it; 0 at the first."""
+    answers = torch.zeros_like(wanted)
+    for p in range(groups, wanted.shape[1]):
+        before = slice(p % groups, p, groups)
+        weights = fit(features[:, before], wanted[:, before])
+        answers[:, p] = (features[:, p : p + 1] @ weights).squeeze(1)
+    return answers
 
 
 def _ridge(f: Tensor, y: Tensor, penalty: float) -> Float[Tensor, "batch k outputs"]:

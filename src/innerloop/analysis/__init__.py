@@ -19,6 +19,7 @@ from innerloop.analysis.shifts import (
     shift_table,
     standard_shifts,
 )
+from innerloop.analysis.siblings import loop_distances, plot_attention, plot_loop_distances
 from innerloop.analysis.translation import (
     Score,
     cross_entropies,
@@ -42,9 +43,12 @@ __all__ = [
     "identify",
     "learning_curve",
     "loop_curve",
+    "loop_distances",
     "loop_spectral_radius",
     "one_step_risk",
+    "plot_attention",
     "plot_learning_curves",
+    "plot_loop_distances",
     "prediction_distance",
     "require_samples",
     "shift_table",

@@ -30,6 +30,7 @@ examples:
   innerloop evaluate runs/my-run --curve curve.png
   innerloop evaluate runs/my-run --loops 20 a looped model, looped longer
   innerloop identify runs/my-run --shifts --by layer
+  innerloop compile newton --dim 4 --examples 16 --loops 20 -o newton.safetensors
   innerloop lengths --eps 0.1 --spectrum 1.5/0.8/0.4 --noise-std 0.2
   innerloop data translation                German-English pairs out of Debian packages
   innerloop translate runs/my-run "Der Hund schläft im Garten."
@@ -54,6 +55,7 @@ COMMANDS = {
     "data": Command("data", "data", "build a corpus of sentence pairs", resumable=True),
     "translate": Command("translate", "translate", "translate with a trained translator"),
     "identify": Command("identify", "identify", "which algorithm is inside, or none of these"),
+    "compile": Command("compile", "compile", "write a transformer that runs an algorithm"),
     "lengths": Command("lengths", "lengths", "how long prompts must be to reach an error"),
     "bench": Command("bench", "bench", "measure speed"),
 }

@@ -14,8 +14,9 @@ from innerloop.algorithms import Learner
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
 from innerloop.cli.subject import Subject, subject_of
-from innerloop.experiments import ALGORITHMS, REFERENCES, Spec
+from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, Spec
 from innerloop.experiments.devices import usable
+from innerloop.experiments.experiment import dtype_of
 from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm
@@ -32,6 +33,7 @@ def evaluate(
     against: tuple[str, ...] = (),
     shifts: bool = False,
     loops: int | None = None,
+    beside: str | None = None,
     curve: Path | None = None,
     samples: int = 100_000,
     seed: int = 1,
@@ -46,19 +48,23 @@ def evaluate(
       innerloop evaluate runs/mine --against ols ridge:penalty=0.1 gd:steps=3
       innerloop evaluate runs/mine --shifts
       innerloop evaluate runs/mine --curve curve.png
+      innerloop evaluate runs/mine --beside compiled-gd:loops=20 --curve loops.png
       innerloop evaluate --model package.module:factory --task linear:d=5,n=20
       innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
 
     Args:
-        run: the folder of a run, its checkpoint, the name of a record that ships with its weights,
-            or with --model a file of weights.
-        task: where to compare; by default the task of the run.
+        run: the folder of a run, its checkpoint, a compiled model, the name of a record that ships
+            with its weights, or with --model a file of weights.
+        task: where to compare; by default the task of the run, whose options are kept where a task
+            of the same name does not set them.
         model: in place of a run's: a model of your own, package.module:factory, where factory(task)
             gives the learner; or a model's spec such as gd:layers=2.
         against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list
             algorithms`. By default those that belong to the task.
         shifts: instead, the loss under distribution shifts of the task.
         loops: instead, the loss of the model looped 1, 2, ... up to this many times.
+        beside: instead, another looped model such as compiled-gd:loops=20, whose predictions after
+            every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
         samples: fresh prompts.
         seed: of the prompts.
@@ -72,6 +78,9 @@ def evaluate(
         require_picture("curve", curve)
     if loops is not None:
         _loops(subject, loops, samples, seed, device)
+        return
+    if beside is not None:
+        _beside(subject, beside, samples, seed, device, curve)
         return
     words = against or REFERENCES[subject.task_spec.name]
     rivals = {
@@ -166,6 +175,41 @@ def _curves(
     picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
     write_picture(file, picture)
     say(f"learning curves of {fewer} prompts: {file}")
+
+
+def _beside(
+    subject: Subject, words: str, samples: int, seed: int, device: str, file: Path | None
+) -> None:
+    """The model and a compiled one (or any other by name), loop by loop on the same prompts."""
+    spec = Spec.parse("model", words, MODELS)
+    other: Any = spec.build(MODELS, subject.task, _generator(seed, "cpu"))
+    other = other.to(device, dtype_of(subject.task)).eval()
+    models: tuple[Any, Any] = (subject.learner, other)
+    inner = [getattr(model, "model", model) for model in models]
+    for model in inner:
+        if not isinstance(model, LinearAttention | Looped):
+            raise ValueError(f"--beside goes with two looped models, got {type(model).__name__}")
+    counts = [model.loops for model in inner]
+    with console().status("looping"):
+        distances = analysis.loop_distances(
+            *models,
+            subject.task,
+            loops=(counts[0], counts[1]),
+            batch=min(samples, 1000),
+            generator=_generator(seed, device),
+        )
+    table = TextTable(
+        f"{subject.task_spec}: nearest loop of {words}",
+        ["loops", "nearest", "distance", "at as many loops"],
+    )
+    for count, row in enumerate(distances, 1):
+        same = f"{row[count - 1]:.3g}" if count <= len(row) else ""
+        table.add(str(count), str(row.argmin().item() + 1), f"{row.min():.3g}", same)
+    print_table(table)
+    if file is not None:
+        picture = analysis.plot_loop_distances(distances, names=(THE_MODEL, words))
+        write_picture(file, picture)
+        say(f"distances, loop by loop: {file}")
 
 
 def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -> None:

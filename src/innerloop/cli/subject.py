@@ -51,7 +51,8 @@ def subject_of(run: Path | None, task: str | None, model: str | None, device: st
 def trained(run: Path, task: str | None, device: str) -> Subject:
     """The model of a run on disk or of a record, on its own task or on another."""
     saved = opened(run, device)
-    spec = saved.experiment.task if task is None else Spec.parse("task", task, TASKS)
+    own = saved.experiment.task
+    spec = own if task is None else Spec.parse("task", task, TASKS, like=own)
     chosen = saved.task if task is None else moved(spec.build(TASKS), device)
     read, given = samples(saved.task), samples(chosen)
     if read != given:

@@ -26,6 +26,7 @@ from innerloop.algorithms import (
     PoolPosterior,
     Ridge,
     Scikit,
+    SequenceDescent,
     SequenceRidge,
     StableGradientDescent,
     Unigram,
@@ -78,19 +79,23 @@ def lasso(task: Task, *, penalty: float = 0.1) -> Learner:
 
 
 @of_prompts
-def gradient_descent(task: Task, *, steps: int = 3, step_size: float | None = None) -> Learner:
+def gradient_descent(
+    task: Task, *, steps: int = 3, step_size: float | None = None, penalty: float = 0.0
+) -> Learner:
     """gradient descent; without step_size, the longest step that is stable on every prompt"""
     _require_steps(steps)
-    if step_size is None:
-        return StableGradientDescent(steps)
-    return GradientDescent.repeated(step_size, steps)
+    if step_size is not None:
+        return GradientDescent.repeated(step_size, steps, penalty)
+    if penalty:
+        raise ValueError("gd with a penalty needs a step_size")
+    return StableGradientDescent(steps)
 
 
 @of_prompts
-def newton(task: Task, *, steps: int = 5) -> Learner:
-    """Newton's iteration for the inverse"""
+def newton(task: Task, *, steps: int = 5, alpha: float | None = None) -> Learner:
+    """Newton's iteration for the inverse; alpha, times 1/n^2, is its start if it is one for all"""
     _require_steps(steps, least=0)
-    return Newton(steps)
+    return Newton(steps, alpha=alpha)
 
 
 @of_prompts
@@ -197,26 +202,47 @@ def feature_ridge(task: Task, *, penalty: float | None = None) -> Learner:
         learner = Ridge(chosen) if chosen > 0 else LeastSquares()
         return OnFeatures(learner, task.functions.representation)
     if isinstance(task, Autoregression):
-        known = task
-
-        def last_points(sequence: TokenSequence) -> Tensor:
-            windows = sequence.tokens.unfold(1, known.q, 1).mT  # [batch, positions, q, d]
-            return known.features(windows)
-
-        return SequenceRidge(last_points, chosen)
+        return SequenceRidge(partial(last_points, task), chosen)
     if isinstance(task, ChainOfThought):
-        slope = task.slope
-        return SequenceRidge(
-            lambda sequence: sequence.tokens[:, sequence.readout],
-            chosen,
-            groups=task.layers,
-            response=partial(leaky_relu, negative_slope=slope),
-            inverse=partial(leaky_relu, negative_slope=1 / slope),
-        )
+        return SequenceRidge(own_points, chosen, **_along_chains(task))
     raise ValueError(
         "feature-ridge needs a task with features: representation, autoregression, "
         "chain-of-thought or dictionary, " + _got(task)
     )
+
+
+def feature_gd(task: Task, *, steps: int = 10, step_size: float = 0.1) -> Learner:
+    """gradient descent on the true features; along a sequence, step_size is for its full length"""
+    _require_steps(steps)
+    if isinstance(task, Regression) and isinstance(task.functions, RepresentedFunctions):
+        return OnFeatures(GradientDescent.repeated(step_size, steps), task.functions.representation)
+    if isinstance(task, Autoregression):
+        return SequenceDescent(partial(last_points, task), steps, step_size / task.n)
+    if isinstance(task, ChainOfThought):
+        return SequenceDescent(own_points, steps, step_size / task.n, **_along_chains(task))
+    raise ValueError(
+        "feature-gd needs a task with features: representation, autoregression or "
+        "chain-of-thought, " + _got(task)
+    )
+
+
+def last_points(task: Autoregression, sequence: TokenSequence) -> Tensor:
+    """phi of the last q points, at every position that is asked about."""
+    return task.features(sequence.tokens.unfold(1, task.q, 1).mT)  # of [batch, positions, q, d]
+
+
+def own_points(sequence: TokenSequence) -> Tensor:
+    """The tokens at the positions that are asked about."""
+    return sequence.tokens[:, sequence.readout]
+
+
+def _along_chains(task: ChainOfThought) -> dict[str, Any]:
+    """Each layer of the network learns from its own steps, before its activation."""
+    return {
+        "groups": task.layers,
+        "response": partial(leaky_relu, negative_slope=task.slope),
+        "inverse": partial(leaky_relu, negative_slope=1 / task.slope),
+    }
 
 
 def _dictionary_ridge(known: DictionaryRegression, penalty: float | None) -> Learner:
@@ -273,6 +299,7 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     "posterior-mean": posterior_mean,
     "pool-posterior": pool_posterior,
     "feature-ridge": feature_ridge,
+    "feature-gd": feature_gd,
     "shown-labels": shown_labels,
     "unigram": unigram,
 }

@@ -9,6 +9,17 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
+from innerloop.experiments.compiled_models import (
+    compiled_autoregression,
+    compiled_causal_gd,
+    compiled_causal_newton,
+    compiled_chain_of_thought,
+    compiled_gd,
+    compiled_linear_gd,
+    compiled_linear_gd_plus_plus,
+    compiled_newton,
+    compiled_representation,
+)
 from innerloop.experiments.kinds import kind_of, of_prompts, one_sample, samples
 from innerloop.memory import FLOAT64, require_memory
 from innerloop.models import (
@@ -269,6 +280,15 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "looped-transformer": looped_transformer,
     "algoformer": algoformer,
     "translator": translator,
+    "compiled-gd": compiled_gd,
+    "compiled-representation": compiled_representation,
+    "compiled-autoregression": compiled_autoregression,
+    "compiled-chain-of-thought": compiled_chain_of_thought,
+    "compiled-newton": compiled_newton,
+    "compiled-causal-gd": compiled_causal_gd,
+    "compiled-causal-newton": compiled_causal_newton,
+    "compiled-linear-gd": compiled_linear_gd,
+    "compiled-linear-gd++": compiled_linear_gd_plus_plus,
 }
 
 

@@ -133,13 +133,15 @@ def autoregression(
     weights: Weights = "orthogonal",
     slope: float = 0.5,
     noise_std: float = 0.0,
+    scaled: bool = True,
     seed: int = 0,
     dtype: DType = "float64",
 ) -> Autoregression:
     """trajectories x_{t+1} = A phi(last q points), a fresh rotation A in each (Gao 2024)"""
     require_at_least("q", q, 1)
     _require_sizes(q * d, n)
-    return Autoregression(_network(q * d, layers, d, weights, slope, seed, dtype), n, noise_std)
+    network = _network(q * d, layers, d, weights, slope, seed, dtype)
+    return Autoregression(network, n, noise_std, scaled)
 
 
 def chain_of_thought(

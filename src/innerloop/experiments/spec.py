@@ -31,8 +31,13 @@ class Spec:
     options: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, kind: str, text: str | Spec, table: Table[Any]) -> Spec:
-        """From the short form; refuses what the catalogue does not know, with the nearest name."""
+    def parse(
+        cls, kind: str, text: str | Spec, table: Table[Any], like: Spec | None = None
+    ) -> Spec:
+        """From the short form; refuses what the catalogue does not know, with the nearest name.
+
+        Options that are not given have their defaults or, if it has the same name, those of `like`.
+        """
         if isinstance(text, Spec):
             if text.kind != kind:
                 raise ValueError(f"a {kind} is asked for, got the {text.kind} {text}")
@@ -46,6 +51,8 @@ class Spec:
             if key in given:
                 raise ValueError(f"{kind} {name} is given {key} twice, in {text!r}")
             given[key] = value
+        if like is not None and like.name == name:
+            return like.with_options(given, table)
         return cls.of(kind, name, given, table)
 
     @classmethod

@@ -6,7 +6,7 @@ from innerloop.models.decoder import Decoder, Trace
 from innerloop.models.decoding import decode, translate
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
-from innerloop.models.in_context import InContext
+from innerloop.models.in_context import EachPosition, InContext
 from innerloop.models.linear_attention import (
     DenseWeights,
     GDPlusPlusWeights,
@@ -33,6 +33,7 @@ __all__ = [
     "DenseWeights",
     "DictionaryAttention",
     "DictionaryEncoder",
+    "EachPosition",
     "GDPlusPlusWeights",
     "GradientDescentWeights",
     "InContext",

@@ -204,7 +204,9 @@ class Positions(nn.Module):
     """A learned vector for every position, added to the token that stands there.
 
     With `offsets`, sequences begin anywhere in the table while training, so that all of its rows
-    are trained; otherwise those beyond the longest training sequence stay as they were drawn.
+    are trained; otherwise those beyond the longest training sequence stay as they were drawn. With
+    `from_end` they end where the table ends: the last token, a prompt's query, is known by its row
+    however many examples stand before it.
     """
 
     def __init__(
@@ -213,12 +215,15 @@ class Positions(nn.Module):
         width: int,
         *,
         offsets: bool = False,
+        from_end: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         if length < 1:
             raise ValueError(f"length must be at least 1 token, got {length}")
-        self.offsets = offsets
+        if offsets and from_end:
+            raise ValueError("positions counted from the end of a sequence have no offsets")
+        self.offsets, self.from_end = offsets, from_end
         self.table = nn.Parameter(torch.empty(length, width, dtype=dtype))
 
     def forward(
@@ -230,6 +235,8 @@ class Positions(nn.Module):
                 f"a sequence may have at most the {known} tokens that positions were made for, "
                 f"got {length}"
             )
+        if self.from_end:
+            return x + self.table[known - length :]
         if not (self.offsets and self.training):
             return x + self.table[:length]
         # A batch has one offset: the trainer draws it anew in every step. Even, so that x and y

@@ -37,19 +37,30 @@ class Trace:
     names: Sequence[str]
     residuals: Float[Tensor, "layers batch length width"]
     """After each layer."""
-    attention: Sequence[Float[Tensor, "batch heads query key"]]
+    attention: Sequence[Float[Tensor, "batch _ query key"]]
+    """A map for each head; layers may have different numbers of them."""
     readout: Float[Tensor, "layers batch positions outputs"]
     """What the model would say if it stopped after that layer."""
+
+
+Layers = int | Sequence[BlockShape]
+"""So many layers of one shape, or the shape of each."""
 
 
 class Stack(nn.Module):
     """Layers one after the other."""
 
-    def __init__(self, layers: int, shape: BlockShape, *, dtype: torch.dtype) -> None:
+    def __init__(self, layers: Layers, shape: BlockShape, *, dtype: torch.dtype) -> None:
         super().__init__()
-        if layers < 1:
+        shapes = [shape] * layers if isinstance(layers, int) else list(layers)
+        if not shapes:
             raise ValueError(f"layers must be at least 1, got {layers}")
-        self.blocks = nn.ModuleList(Block(shape, dtype=dtype) for _ in range(layers))
+        for other in shapes:
+            if other.width != shape.width:
+                raise ValueError(
+                    f"all layers must have the width {shape.width} of the model, got {other.width}"
+                )
+        self.blocks = nn.ModuleList(Block(shape, dtype=dtype) for shape in shapes)
 
     def forward(self, x: Residual, *, causal: bool) -> Residual:
         for block in self.blocks:
@@ -73,6 +84,7 @@ class SequenceModel(nn.Module):
         outputs: of what is read out at a position.
         length: of the longest sequence; None: no positions, and any length.
         offsets: whether training sequences begin anywhere in the table of positions.
+        from_end: whether positions are counted from the end, so that the last token is known.
         causal: whether a token sees none after it.
     """
 
@@ -84,6 +96,7 @@ class SequenceModel(nn.Module):
         *,
         length: int | None,
         offsets: bool = False,
+        from_end: bool = False,
         causal: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -95,7 +108,9 @@ class SequenceModel(nn.Module):
         self.read_in = unset_linear(inputs, shape.width, dtype)
         self.positions: nn.Module = nn.Identity()
         if length is not None:
-            self.positions = Positions(length, shape.width, offsets=offsets, dtype=dtype)
+            self.positions = Positions(
+                length, shape.width, offsets=offsets, from_end=from_end, dtype=dtype
+            )
         self.final_norm: nn.Module = (
             nn.LayerNorm(shape.width, dtype=dtype) if shape.norm == "pre" else nn.Identity()
         )
@@ -150,16 +165,24 @@ class Decoder(SequenceModel):
         outputs: int,
         shape: BlockShape,
         *,
-        layers: int,
+        layers: Layers,
         length: int | None,
         offsets: bool = False,
+        from_end: bool = False,
         causal: bool = True,
         start: Start | None = None,
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(
-            inputs, outputs, shape, length=length, offsets=offsets, causal=causal, dtype=dtype
+            inputs,
+            outputs,
+            shape,
+            length=length,
+            offsets=offsets,
+            from_end=from_end,
+            causal=causal,
+            dtype=dtype,
         )
         self.stack = Stack(layers, shape, dtype=dtype)
         (start or Start.by_fan_in()).draw(self, generator)

@@ -1,10 +1,11 @@
-"""A model of sequences as a learner of prompts: x_1, y_1, x_2, y_2, ..., x_q, read at every x."""
+"""Models of sequences as learners: of prompts x_1, y_1, ..., x_q, and at every position."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from innerloop.algorithms.learner import example_by_example
 from innerloop.models.decoder import SequenceModel
 from innerloop.models.looped import Looped
 from innerloop.prompt import Prompt
+from innerloop.sequence import TokenSequence
 
 
 class InContext(nn.Module):
@@ -43,3 +45,35 @@ class InContext(nn.Module):
             return example_by_example(self, prompt)
         one_query = prompt.next_example(prompt.n)
         return self.model(one_query.interleave(), **how).squeeze(-1)
+
+
+class EachPosition(nn.Module):
+    """A model that is not causal, asked about every position by itself, of the tokens up to there.
+
+    What `InContext` does for prompts. A causal model needs no such thing.
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: TokenSequence, **how: Any) -> Float[Tensor, "batch positions outputs"]:
+        """`how` is passed on to the model, such as loops=20."""
+        return torch.cat([self.model(part, **how) for part in self._parts(batch)], dim=1)
+
+    def after_loops(
+        self, batch: TokenSequence, counts: Sequence[int]
+    ) -> Float[Tensor, "counts batch positions outputs"]:
+        """The predictions of a looped model after each of these numbers of loops."""
+        if not isinstance(self.model, Looped):
+            raise ValueError(f"only a looped model can be looped, got {type(self.model).__name__}")
+        answers = [self.model.after_loops(part, counts) for part in self._parts(batch)]
+        return torch.cat(answers, dim=2)
+
+    def _parts(self, batch: TokenSequence) -> list[TokenSequence]:
+        return [
+            TokenSequence(
+                batch.tokens[:, : p + 1], batch.readout[i : i + 1], batch.targets[:, i : i + 1]
+            )
+            for i, p in enumerate(batch.readout.tolist())
+        ]

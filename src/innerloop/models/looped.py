@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.models.blocks import BlockShape, Start
-from innerloop.models.decoder import Layer, Residual, SequenceModel, Stack
+from innerloop.models.decoder import Layer, Layers, Residual, SequenceModel, Stack
 from innerloop.sequence import TokenSequence
 
 
@@ -26,7 +26,7 @@ class Looped(SequenceModel):
 
     Args:
         loops: T, how often the layers inside are applied unless told otherwise.
-        inside: layers of the loop.
+        inside: layers of the loop; of them, as of those around it, a number or the shape of each.
         before: layers before it, run once; 0 for the vanilla looped transformer.
         after: layers after it, run before every read-out; 0 likewise.
         inject: whether h is added at every loop. Without it the loop sees h at its start alone, and
@@ -43,10 +43,11 @@ class Looped(SequenceModel):
         shape: BlockShape,
         *,
         loops: int,
-        inside: int = 1,
-        before: int = 0,
-        after: int = 0,
+        inside: Layers = 1,
+        before: Layers = 0,
+        after: Layers = 0,
         length: int | None,
+        from_end: bool = False,
         causal: bool = True,
         inject: bool = True,
         norm_in_loop: bool = True,
@@ -54,7 +55,9 @@ class Looped(SequenceModel):
         generator: torch.Generator,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__(inputs, outputs, shape, length=length, causal=causal, dtype=dtype)
+        super().__init__(
+            inputs, outputs, shape, length=length, from_end=from_end, causal=causal, dtype=dtype
+        )
         _require_loops("loops", loops)
         self.loops, self.inject = loops, inject
         self.before = Stack(before, shape, dtype=dtype) if before else None

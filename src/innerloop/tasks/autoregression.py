@@ -30,6 +30,8 @@ class Autoregression:
     representation: LeakyNetwork
     n: int
     noise_std: float = 0.0
+    scaled: bool = True
+    """Whether phi is scaled to the norm sqrt(d), without which trajectories may grow or vanish."""
 
     def __post_init__(self) -> None:
         require_at_least("n", self.n, 1)
@@ -50,8 +52,10 @@ class Autoregression:
         return self.representation.d // self.d
 
     def features(self, last: Float[Tensor, "*batch q d"]) -> Float[Tensor, "*batch d"]:
-        """phi of the last q points, oldest first, scaled to the norm sqrt(d)."""
+        """phi of the last q points, oldest first, scaled to the norm sqrt(d) unless told not to."""
         phi = self.representation(last.flatten(-2))
+        if not self.scaled:
+            return phi
         return phi * (self.d**0.5 / phi.norm(dim=-1, keepdim=True).clamp_min(1e-30))
 
     def sample(self, batch: int, *, generator: torch.Generator) -> TokenSequence:

@@ -1,0 +1,29 @@
+"""Every claim of AlgoFormer's expressive half (Gao et al. 2024), measured at the smallest scale."""
+
+import pytest
+
+from innerloop.papers import Outcome, select
+from tests.papers.contract import assert_measured, assert_typeset
+
+CORRECTED = {"theorem3.2", "eq4", "theorem4.1", "lemmaA.5"}
+HOLDING = {
+    *("section2.2", "section2.2-parameters", "lemmaA.1", "lemmaA.2", "theorem3.1"),
+    *("theorem3.1-ridge", "lemmaA.3", "theorem3.3", "lemmaA.4", "theorem4.2", "theorem4.2-newton"),
+    "accuracy",
+}
+ENTRIES = select(["algoformer2024"])
+
+
+def test_every_statement_of_the_paper_is_registered():
+    assert {entry.id.removeprefix("algoformer2024/") for entry in ENTRIES} == CORRECTED | HOLDING
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
+    name = entry.id.removeprefix("algoformer2024/")
+    assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+def test_formulas_can_be_typeset(entry):
+    assert_typeset(entry)
