@@ -42,7 +42,7 @@ def keyword(name: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 MUTATIONS = (
     Mutation(
         "a tenth of the dimensions",
-        f"{PAPER}.lemmasA1_A2_theorem3_1:enough_dimensions",
+        f"{PAPER}.theorem3_1:enough_dimensions",
         after(lambda dimensions: dimensions // 10),
         ids("lemmaA.1"),
     ),

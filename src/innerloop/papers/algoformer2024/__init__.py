@@ -2,10 +2,10 @@
 
 In the paper's order, lemmas with the theorem that they prove:
 
-lemmasA1_A2_theorem3_1.py: lemmaA.1, lemmaA.2, theorem3.1, theorem3.1-ridge
-lemmaA3_theorems3_2_3_3.py: lemmaA.3, theorem3.2, theorem3.3
-eq4_lemmaA4_theorem4_1.py: eq4, lemmaA.4, theorem4.1
-lemmaA5_theorem4_2.py: lemmaA.5, theorem4.2, theorem4.2-newton
+theorem3_1.py: lemmaA.1, lemmaA.2, theorem3.1, theorem3.1-ridge
+theorems3_2_3_3.py: lemmaA.3, theorem3.2, theorem3.3
+theorem4_1.py: eq4, lemmaA.4, theorem4.1
+theorem4_2.py: lemmaA.5, theorem4.2, theorem4.2-newton
 section2_2.py: section2.2, section2.2-parameters
 accuracy.py: accuracy
 """
@@ -13,9 +13,9 @@ accuracy.py: accuracy
 # isort: off
 # The report follows the order in which these are first imported.
 from innerloop.papers.algoformer2024 import section2_2  # noqa: F401
-from innerloop.papers.algoformer2024 import lemmasA1_A2_theorem3_1  # noqa: F401
-from innerloop.papers.algoformer2024 import lemmaA3_theorems3_2_3_3  # noqa: F401
-from innerloop.papers.algoformer2024 import eq4_lemmaA4_theorem4_1  # noqa: F401
-from innerloop.papers.algoformer2024 import lemmaA5_theorem4_2  # noqa: F401
+from innerloop.papers.algoformer2024 import theorem3_1  # noqa: F401
+from innerloop.papers.algoformer2024 import theorems3_2_3_3  # noqa: F401
+from innerloop.papers.algoformer2024 import theorem4_1  # noqa: F401
+from innerloop.papers.algoformer2024 import theorem4_2  # noqa: F401
 from innerloop.papers.algoformer2024 import accuracy  # noqa: F401
 # isort: on
