@@ -8,6 +8,7 @@ from innerloop.analysis.risk import (
     chunk_for,
     estimate_risk,
     learning_curve,
+    position_errors,
     require_samples,
 )
 from innerloop.analysis.shifts import (
@@ -33,6 +34,7 @@ __all__ = [
     "loop_spectral_radius",
     "one_step_risk",
     "plot_learning_curves",
+    "position_errors",
     "prediction_distance",
     "require_samples",
     "shift_table",

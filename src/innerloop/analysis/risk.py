@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms import Learner, answers, curve_answers
-from innerloop.prompt import Prompt
 from innerloop.sequence import TokenSequence
 from innerloop.tasks import Task
 
@@ -100,12 +100,15 @@ def learning_curve(
     every position that is asked about, averaged over its coordinates.
     """
 
-    def errors(batch: Prompt | TokenSequence) -> Tensor:
-        if isinstance(batch, TokenSequence):
-            return (answers(learner, batch) - batch.targets).square().mean(-1)
-        return (curve_answers(learner, batch) - batch.curve_targets()).square()
+    return _in_chunks(partial(position_errors, learner), task, samples, chunk, generator)
 
-    return _in_chunks(errors, task, samples, chunk, generator)
+
+@torch.no_grad()
+def position_errors(learner: Learner, batch: Any) -> Float[Tensor, "batch positions"]:
+    """The squared error of every prompt at every position, as `learning_curve` averages it."""
+    if isinstance(batch, TokenSequence):
+        return (answers(learner, batch) - batch.targets).square().mean(-1)
+    return (curve_answers(learner, batch) - batch.curve_targets()).square()
 
 
 def _in_chunks(

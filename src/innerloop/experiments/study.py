@@ -34,6 +34,7 @@ class Study:
         measure: from a trained run to tables, as a record keeps them.
         seconds_per_step: of one of these experiments on one core here, for estimates beforehand.
         with_weights: the experiments whose weights ship as well.
+        beside: other studies whose records the figure reads as well.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Study:
     measure: Callable[[Run], Mapping[str, Table]]
     seconds_per_step: Callable[[Experiment], float]
     with_weights: Callable[[str], bool] = lambda name: False
+    beside: tuple[Study, ...] = ()
 
     def jobs(self, scale: str, folder: Path) -> list[Job]:
         return jobs_of(self.experiments(scale), folder / self.name)
@@ -88,8 +90,8 @@ class Study:
         return found
 
     def digest(self) -> str:
-        """Changes with any of the study's records."""
-        together = hashlib.sha256()
+        """Changes with any of the study's records, and of those beside it."""
+        together = hashlib.sha256("".join(other.digest() for other in self.beside).encode())
         for path in sorted((records_root() / self.name).rglob("*.json")):
             together.update(path.name.encode() + path.read_bytes())
         return together.hexdigest()[:12]

@@ -61,7 +61,15 @@ YANG2024 = Paper(
     2024,
     "2408.10147",
 )
-PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024, YANG2024)}
+ALGOFORMER2024 = Paper(
+    "algoformer2024",
+    "Yihang Gao, Chuanyang Zheng, Enze Xie, Han Shi, Tianyang Hu, Yu Li, Michael K. Ng, Zhenguo Li "
+    "and Zhaoqiang Liu",
+    "On the expressive power of a variant of the looped transformer",
+    2024,
+    "2402.13572",
+)
+PAPERS = {paper.key: paper for paper in (AHN2023, ZHANG2023, GATMIRY2024, YANG2024, ALGOFORMER2024)}
 
 
 Tables = Mapping[str, Table]

@@ -89,19 +89,19 @@ def figure4(scale: str) -> dict[str, Experiment]:
     caption has it."""
     if scale == "paper":
         return {
-            f"{layers}-layers-{heads}-heads": as_printed(
-                f"algoformer:loops=20,layers={layers},around={layers}",
+            f"{layers}-layers-{heads}-heads{where}": as_printed(
+                f"algoformer:loops=20,layers={layers},around={around}",
                 PRINTED_TASKS["figure2a"],
                 20,
                 15,
                 heads,
             )
             for layers, heads in product((1, 2, 4), (4, 8, 16))
+            for where, around in arrangements(layers).items()
         }
     every = {}
     for layers, heads in SIZES:
-        arrangements = {"": layers} if layers == 1 else {"": layers, "-in-the-loop": 1}
-        for where, around in arrangements.items():
+        for where, around in arrangements(layers).items():
             model = f"algoformer:loops={LOOPS},layers={layers},around={around}"
             name = f"{layers}-layers-{heads}-heads{where}"
             seeds = SEEDS if layers * heads <= 8 else SEEDS[:1]
@@ -110,11 +110,16 @@ def figure4(scale: str) -> dict[str, Experiment]:
     return every
 
 
+def arrangements(layers: int) -> dict[str, int]:
+    """Layers around the loop that has so many, by the ending of the training's name."""
+    return {"": layers} if layers == 1 else {"": layers, "-in-the-loop": 1}
+
+
 NOISES = (0.0, 0.1, 1.0)
 
 
 def figure5(scale: str) -> dict[str, Experiment]:
-    """AlgoFormers on linear regression, for comparison with gradient descent and Newton's method."""
+    """AlgoFormers on linear regression, beside gradient descent and Newton's method."""
     if scale == "paper":
         return {
             f"{loops}-{window}-noise-{noise}": as_printed(

@@ -1,0 +1,119 @@
+"""Panels that Figures 2 to 5 share, and the names of what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from innerloop.experiments import Record
+from innerloop.papers.algoformer2024.trained.measuring import MODEL
+from innerloop.papers.plots import where
+from innerloop.papers.registry import Tables
+
+BLUE, ORANGE, GREEN, PINK, YELLOW = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00"
+GREY, BLACK = "#777777", "#333333"
+NAMES = {
+    "algoformer": "AlgoFormer, 1 + 1 + 1 layers",
+    "looped": "looped, 1 layer",
+    "looped-3-layers": "looped, 3 layers",
+    "standard-3-layers": "standard, 3 layers",
+    "standard-10-layers": "standard, 10 layers",
+    "standard": "standard, 12 layers",
+}
+COLOURS = {
+    "algoformer": BLUE,
+    "looped": ORANGE,
+    "looped-3-layers": YELLOW,
+    "standard-3-layers": PINK,
+    "standard-10-layers": GREEN,
+    "standard": GREEN,
+}
+REFERENCES = {
+    "feature-ridge": ("least squares on true features", BLACK, "--"),
+    "ols": ("least squares on x", GREY, "--"),
+}
+BOTTOM = 1e-4
+"""The lowest error that is drawn: exact learners reach rounding."""
+
+
+def seeds_band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, label: str) -> None:
+    """The mean over seeds, and what lies between the lowest and the highest."""
+    axes.plot(x, values.mean(0), "o-", markersize=2.5, color=colour, label=label)
+    axes.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.2, linewidth=0)
+
+
+def curves(axes: Axes, tables: Tables) -> None:
+    """Errors against the number of examples, with the task's reference learners."""
+    for model in shown(tables):
+        rows = where(tables["curve"], model=model, learner=MODEL)
+        examples = np.unique(rows["examples"])
+        values = rows["mean"].astype(float).reshape(-1, len(examples))
+        seeds_band(axes, examples, values, COLOURS[model], NAMES[model])
+    first = shown(tables)[0]
+    for learner, (label, colour, style) in REFERENCES.items():
+        rows = where(tables["curve"], model=first, learner=learner, seed=0)
+        if len(rows["mean"]):
+            drawn = np.maximum(rows["mean"].astype(float), BOTTOM / 10)
+            axes.plot(rows["examples"], drawn, style, color=colour, linewidth=1.3, label=label)
+    one(axes)
+    axes.set(title="(i) error", xlabel="examples in context", yscale="log")
+    axes.set_ylabel(r"squared error / E$\,|$target$|^2$")
+    axes.set_ylim(bottom=max(BOTTOM, axes.get_ylim()[0]), top=2)
+
+
+def loops(axes: Axes, tables: Tables) -> None:
+    """Errors after all examples, against the number of loops."""
+    for model in shown(tables):
+        rows = where(tables["loops"], model=model)
+        if len(rows["loops"]):
+            counts = np.unique(rows["loops"])
+            values = rows["mean"].astype(float).reshape(-1, len(counts))
+            seeds_band(axes, counts, values, COLOURS[model], NAMES[model])
+            # The middle of all loops that were measured, and not the last: T.
+            trained_loops(axes, int(counts[-1]) // 10)
+    one(axes)
+    axes.set(title="(ii) looped longer", xlabel="loops", xscale="log", yscale="log")
+    axes.set_ylabel("error after all examples")
+
+
+def training(axes: Axes, tables: Tables) -> None:
+    """Training losses against what was spent, mean over ten records and all seeds."""
+    for model in shown(tables):
+        costs, rows = where(tables["costs"], model=model), where(tables["training"], model=model)
+        seeds = len(np.unique(rows["seed"]))
+        steps, losses = (rows[k].astype(float).reshape(seeds, -1) for k in ("step", "loss"))
+        unit = costs["E target^2"].astype(float).mean()
+        total = costs["training FLOPs"].astype(float).mean()
+        window = min(10, losses.shape[1])
+        smooth = np.convolve(losses.mean(0) / unit, np.ones(window) / window, "valid")
+        spent = total * np.maximum(steps[0, window - 1 :], 1) / steps[0, -1]
+        axes.plot(spent, smooth, color=COLOURS[model], label=NAMES[model])
+    axes.set(title="(iii) training", xlabel="training FLOPs", xscale="log", yscale="log")
+    axes.set_ylabel(r"training loss / E$\,|$target$|^2$")
+
+
+def shown(tables: Tables) -> list[str]:
+    """The architectures of these trainings, in the order of their names."""
+    return [name for name in NAMES if name in tables["costs"]["model"]]
+
+
+def one(axes: Axes) -> None:
+    axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
+
+
+def trained_loops(axes: Axes, loops: int, colour: str = GREY) -> None:
+    axes.axvline(loops, color=colour, linestyle=":", linewidth=0.8)
+
+
+def recorded(results: Mapping[str, Record]) -> str:
+    """When and where the trainings were made, in a sentence."""
+    days = sorted({record.recorded for record in results.values()})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    hours = sum(record.seconds for record in results.values()) / 3600
+    machines = sorted({record.machine for record in results.values()})
+    return (
+        f"{len(results)} trainings, {hours:.2g} core-hours, recorded on {when}: "
+        f"{'; '.join(machines)}."
+    )
