@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from innerloop.experiments import OBJECTIVES, Experiment, Run
-from innerloop.models import InContext, Looped
-from innerloop.models.decoder import Decoder
+from innerloop.experiments import TASKS, Experiment, Run
+from innerloop.experiments.kinds import one_sample
 from innerloop.papers.plots import as_table
 from innerloop.papers.registry import Table
 from innerloop.prompt import Prompt
-from innerloop.training import LoopWindow
 
 SECONDS_PER_LAYER, FLOPS_PER_SECOND = 8e-4, 2.5e10
 """Of one core here, while it trains: what every layer takes at least, and products of matrices."""
@@ -27,23 +24,19 @@ class Passes:
     """Layers that a token passes on its way to the prediction."""
 
     @classmethod
-    def of(cls, model: Any, objective: Any) -> Passes:
-        if isinstance(model, Decoder):
-            layers = len(model.stack.blocks)
-            return cls(layers, layers, layers)
-        assert isinstance(model, Looped)
-        assert isinstance(objective, LoopWindow)
-        before, inside, after = (
-            0 if stack is None else len(stack.blocks)
-            for stack in (model.before, model.inside, model.after)
-        )
-        loops, window = objective.loops, objective.window
-        with_gradient = window if objective.truncate else loops
-        read_out = window * after  # the layers after the loop run for every loop of the window
+    def of(cls, experiment: Experiment) -> Passes:
+        model, objective = experiment.model.options, experiment.objective.options
+        inside = model["layers"]
+        if "loops" not in model:
+            return cls(inside, inside, inside)
+        around = model.get("around", 0)  # the vanilla looped transformer has no such layers
+        loops, window = objective["loops"], objective["window"]
+        with_gradient = window if objective["truncate"] else loops
+        after = window * around  # they run for every loop of the window
         return cls(
-            before + loops * inside + read_out,
-            before + with_gradient * inside + read_out,
-            before + loops * inside + after,
+            around + loops * inside + after,
+            around + with_gradient * inside + after,
+            around + loops * inside + around,
         )
 
 
@@ -55,23 +48,22 @@ def step_flops(passes: Passes, *, tokens: int, length: int, width: int) -> float
 
 
 def training_flops(experiment: Experiment) -> float:
-    passes, tokens, length, width = _sizes(experiment)
-    return experiment.steps * step_flops(passes, tokens=tokens, length=length, width=width)
+    return experiment.steps * _flops(experiment)
 
 
 def seconds_per_step(experiment: Experiment) -> float:
     """On one core here, about."""
-    passes, tokens, length, width = _sizes(experiment)
-    flops = step_flops(passes, tokens=tokens, length=length, width=width)
-    return SECONDS_PER_LAYER * (passes.forward + passes.backward) + flops / FLOPS_PER_SECOND
+    passes = Passes.of(experiment)
+    layers = passes.forward + passes.backward
+    return SECONDS_PER_LAYER * layers + _flops(experiment) / FLOPS_PER_SECOND
 
 
 def cost_table(run: Run, unit: float) -> Table:
     """One row: what was spent on this model, and E |target|^2 of its task."""
-    passes, tokens, _, _ = _sizes(run.experiment)
+    tokens, _ = _tokens(run.experiment)
     row = {
         "parameters": sum(p.numel() for p in run.model.parameters()),
-        "layers": passes.inference,
+        "layers": Passes.of(run.experiment).inference,
         "training FLOPs": training_flops(run.experiment),
         "tokens": run.experiment.steps * tokens,
         "E target^2": unit,
@@ -79,13 +71,15 @@ def cost_table(run: Run, unit: float) -> Table:
     return as_table([row])
 
 
-def _sizes(experiment: Experiment) -> tuple[Passes, int, int, int]:
-    """Passes, tokens of a batch, their number in a sequence, and the width."""
-    model, task, generator = experiment.build()
-    objective = experiment.objective.build(OBJECTIVES, task)
-    inner = model.model if isinstance(model, InContext) else model
-    batch = task.sample(1, generator=generator)
-    sequence = batch.interleave() if isinstance(batch, Prompt) else batch
-    length, width = sequence.tokens.shape[1], experiment.model.options["width"]
-    batch_size = experiment.objective.options["batch"]
-    return Passes.of(inner, objective), batch_size * length, length, width
+def _flops(experiment: Experiment) -> float:
+    tokens, length = _tokens(experiment)
+    width = experiment.model.options["width"]
+    return step_flops(Passes.of(experiment), tokens=tokens, length=length, width=width)
+
+
+def _tokens(experiment: Experiment) -> tuple[int, int]:
+    """Of a batch, and of a sequence."""
+    sample = one_sample(experiment.task.build(TASKS))
+    sequence = sample.interleave() if isinstance(sample, Prompt) else sample
+    length = sequence.tokens.shape[1]
+    return experiment.objective.options["batch"] * length, length
