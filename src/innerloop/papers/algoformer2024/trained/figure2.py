@@ -23,6 +23,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     curves,
     loops,
     recorded,
+    shown,
     training,
 )
 from innerloop.papers.algoformer2024.trained.measuring import UNTRAINED, measured
@@ -33,6 +34,8 @@ from innerloop.papers.verdict import Check, Scale, Verdict
 
 AVERAGES = {"averaged": "averaged over the numbers of examples", "last": "after all examples"}
 """What is compared of two curves."""
+RANDOM = "-random-weights"
+"""The ending of trainings on a representation with random weights, one of each."""
 DEEP = {"quick": f"standard-{trainings.LOOPS + 2}-layers", "paper": "standard"}
 """The standard transformer of the figure: as the paper's, with more parameters than AlgoFormer."""
 
@@ -78,7 +81,7 @@ def judge(tables: Tables) -> Verdict:
     standard = deep_standard(tables)
     three = {name: NAMES[name] for name in ("algoformer", "looped", standard)}
     printed = [*falls(tables, three), *compared(tables, "algoformer", [standard, "looped"])]
-    return Verdict(printed, remarks=remarks(tables))
+    return Verdict(printed, remarks=[*remarks(tables), *representations(tables)])
 
 
 def judge_chain(tables: Tables) -> Verdict:
@@ -115,15 +118,43 @@ def remarks(tables: Tables) -> list[str]:
     return sentences
 
 
+def representations(tables: Tables) -> list[str]:
+    """How many dimensions the regression has, and what changes where they are fewer."""
+    if "spectrum" not in tables:
+        return []
+    sentences = []
+    for ending, kind in (("", "orthogonal"), (RANDOM, "random")):
+        models = shown(tables, ending)
+        if models:
+            rows = where(tables["spectrum"], model=models[0] + ending, seed=0)
+            values = ", ".join(f"{value:.2g}" for value in rows["eigenvalue"].astype(float))
+            ends = ", ".join(
+                f"{errors(tables, name + ending, 'last').mean:.3g} ({NAMES[name]})"
+                for name in models
+            )
+            sentences.append(
+                f"Eigenvalues of E phi phi^T with {kind} weights: {values}; errors after all "
+                f"examples: {ends}."
+            )
+    return sentences
+
+
 def draw(tables: Tables) -> Picture:
-    picture = Picture(figsize=(11.5, 3.9))
-    left, middle, right = picture.subplots(1, 3)
-    curves(left, tables)
-    loops(middle, tables)
-    training(right, tables)
-    picture.legend(
-        *left.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
-    )
+    with_random = bool(shown(tables, RANDOM))
+    picture = Picture(figsize=(8.6, 6.8) if with_random else (11.0, 3.9))
+    grid = picture.subplots(*((2, 2) if with_random else (1, 3)))
+    first, *others = grid.flat
+    curves(first, tables)
+    if with_random:
+        curves(others[0], tables, RANDOM)
+        others[0].set_title("the same, random weights in phi")
+    loops(others[-2], tables)
+    training(others[-1], tables)
+    first.set_title("error")
+    others[-2].set_title("looped longer")
+    others[-1].set_title("training")
+    handles = first.get_legend_handles_labels()
+    picture.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
     return picture
 
 

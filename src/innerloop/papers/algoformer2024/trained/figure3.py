@@ -25,6 +25,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     GREEN,
     ORANGE,
     PINK,
+    logarithmic,
     one,
     recorded,
     trained_loops,
@@ -164,7 +165,7 @@ def panel(axes: Axes, tables: Tables, kind: str) -> None:
         axes.fill_between(rows["loops"], low, mean + error, color=colour, alpha=0.2, linewidth=0)
         trained_loops(axes, window[0], colour)
     one(axes)
-    axes.set(title=KINDS[kind], xlabel="loops", xscale="log", yscale="log")
+    logarithmic(axes, title=KINDS[kind], xlabel="loops")
 
 
 @figure(

@@ -21,7 +21,14 @@ from innerloop.papers.algoformer2024.trained.comparing import (
     together,
 )
 from innerloop.papers.algoformer2024.trained.costs import seconds_per_step
-from innerloop.papers.algoformer2024.trained.drawing import BLUE, GREEN, ORANGE, PINK, recorded
+from innerloop.papers.algoformer2024.trained.drawing import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    logarithmic,
+    recorded,
+)
 from innerloop.papers.algoformer2024.trained.measuring import MODEL, UNTRAINED, measured
 from innerloop.papers.plots import where
 from innerloop.papers.quantity import checks
@@ -126,7 +133,7 @@ def panel(axes: Axes, tables: Tables, ending: str, words: str) -> None:
         axes.plot(x, [seeds.mean() for seeds in means], "-", color=colour, label=label)
         for layers, seeds in zip(x, means, strict=True):
             axes.plot([layers] * len(seeds), seeds, "o", markersize=4, color=colour)
-    axes.set(title=words, xlabel="layers", xscale="log", yscale="log")
+    logarithmic(axes, title=words, xlabel="layers")
     counts = sorted({size[0] for size in every})
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()

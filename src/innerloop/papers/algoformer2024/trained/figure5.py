@@ -30,6 +30,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     GREY,
     ORANGE,
     PINK,
+    logarithmic,
     one,
     recorded,
 )
@@ -60,6 +61,8 @@ PRECISION = at_most(
 )
 LATER = at_least(1.0, "the statement: later Newton's method has the lower error")
 SLOWER = at_least(1e-10, "the statement: slower, by more than rounding")
+LITTLE = 0.01
+"""Of E y^2: what is left to gain near the end, in words."""
 COLOURS = (BLUE, PINK)
 NAMES = {"gd": ("gradient descent", ORANGE), "newton": ("Newton's method", GREEN)}
 
@@ -226,17 +229,18 @@ def judge(tables: Tables) -> Verdict:
 
 
 def near_the_limit(tables: Tables) -> list[str]:
-    """How many iterations it takes to come within a tenth of the last error."""
+    """How many iterations it takes until there is little left to gain."""
     sentences = []
     for name in ALGORITHMS_BESIDE:
         parts = {}
-        for case in cases(tables):
+        longest = max(case.loops for case in cases(tables))
+        for case in (case for case in cases(tables) if case.loops == longest):
             steps = path(tables, case, name)
             end = steps[max(steps)].mean
-            parts[case.noise] = min(k for k, e in steps.items() if e.mean <= 1.1 * end)
+            parts[case.noise] = min(k for k, e in steps.items() if e.mean <= end + LITTLE)
         words = ", ".join(f"{k} with noise {noise:g}" for noise, k in parts.items())
         sentences.append(
-            f"Iterations of {NAMES[name][0]} to within 10% of its last error: {words}."
+            f"Iterations of {NAMES[name][0]} to within {LITTLE:g} E y^2 of its last error: {words}."
         )
     return sentences
 
@@ -250,10 +254,10 @@ def beside(tables: Tables) -> list[str]:
         ratios = {
             other: ratio(own, errors(tables, case.name, "last", learner=other)) for other in others
         }
-        words = ", ".join(f"{in_words(value)} of {name}" for name, value in ratios.items())
+        words = ", ".join(f"{in_words(value)} ({name})" for name, value in ratios.items())
         sentences.append(
             f"{case.called}, noise {case.noise:g}: error {in_words(own.estimate)} after T loops"
-            + (f"; {words}." if case.noise else ".")
+            + (f", over that of others: {words}." if case.noise else ".")
         )
     return sentences
 
@@ -263,8 +267,9 @@ def draw(tables: Tables) -> Picture:
     picture = Picture(figsize=(11.0, 3.9))
     for axes, noise in zip(picture.subplots(1, len(noises)), noises, strict=True):
         panel(axes, tables, [case for case in cases(tables) if case.noise == noise])
-        axes.set(title=f"noise {noise:g}", xlabel="loops or iterations", xscale="log", yscale="log")
-    picture.axes[0].set_ylim(bottom=1e-8)
+        if noise == 0:
+            axes.set_ylim(bottom=1e-8)
+        logarithmic(axes, title=f"noise {noise:g}", xlabel="loops or iterations")
     picture.axes[0].set_ylabel(r"error after all examples / E$\,y^2$")
     handles = picture.axes[-1].get_legend_handles_labels()
     picture.legend(*handles, loc="outside lower center", ncols=6, fontsize=8)

@@ -10,7 +10,14 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.papers.algoformer2024 import trainings
 from innerloop.papers.algoformer2024.trained.comparing import together
-from innerloop.papers.algoformer2024.trained.drawing import COLOURS, NAMES, recorded, shown
+from innerloop.papers.algoformer2024.trained.drawing import (
+    COLOURS,
+    NAMES,
+    logarithmic,
+    recorded,
+    shown,
+    tera,
+)
 from innerloop.papers.algoformer2024.trained.figure2 import STUDIES, compared
 from innerloop.papers.algoformer2024.trained.measuring import MODEL
 from innerloop.papers.plots import as_rows, as_table, where
@@ -44,7 +51,11 @@ def judge(tables: Tables) -> Verdict:
             replace(c, case=f"{c.case}, {title}") for c in compared(own, "algoformer", rivals)
         ]
         remarks += [at_equal_cost(own, rival, title) for rival in rivals]
-    return Verdict(printed, remarks=remarks)
+    early = (
+        "At equal cost, the training that is longer in all is taken before its end, and losses "
+        "fall fastest at the end of the schedule."
+    )
+    return Verdict(printed, remarks=[*remarks, early])
 
 
 def at_equal_cost(tables: Tables, rival: str, title: str) -> str:
@@ -62,9 +73,7 @@ def at_equal_cost(tables: Tables, rival: str, title: str) -> str:
             f"{ours / other:.2f} at equal {what} ({mine / theirs:.2g} times as many in all)"
         )
     return (
-        f"{title}: AlgoFormer's training loss over that of {NAMES[rival]} is "
-        f"{' and '.join(parts)}. Who stops early has not had the end of its "
-        "schedule, in which losses fall fastest."
+        f"{title}: AlgoFormer's training loss over that of {NAMES[rival]} is {' and '.join(parts)}."
     )
 
 
@@ -84,7 +93,7 @@ def draw(tables: Tables) -> Picture:
         own = of_panel(tables, panel)
         for model in shown(own):
             costs = where(own["costs"], model=model)
-            spent = costs["training FLOPs"].astype(float).mean()
+            spent = tera(costs)
             rows = where(own["blocks"], model=model, learner=MODEL)
             means = rows["last"].astype(float).reshape(len(np.unique(rows["seed"])), -1).mean(1)
             label = (
@@ -92,7 +101,7 @@ def draw(tables: Tables) -> Picture:
             )
             axes.plot([spent] * len(means), means, "o", color=COLOURS[model], label=label)
             axes.plot(spent, means.mean(), "_", color=COLOURS[model], markersize=16)
-        axes.set(title=title, xlabel="training FLOPs", xscale="log", yscale="log")
+        logarithmic(axes, title=title, xlabel="training, $10^{12}$ operations")
     picture.axes[0].set_ylabel("error after all examples")
     handles = picture.axes[0].get_legend_handles_labels()
     picture.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
