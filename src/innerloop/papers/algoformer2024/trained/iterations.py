@@ -18,6 +18,8 @@ from innerloop.analysis import Estimate, estimate_risk
 from innerloop.experiments import ALGORITHMS, REFERENCES, TASKS, Run
 from innerloop.papers.algoformer2024.trained.costs import cost_table
 from innerloop.papers.algoformer2024.trained.measuring import (
+    MODEL,
+    UNTRAINED,
     Sample,
     block_table,
     curve_table,
@@ -25,7 +27,7 @@ from innerloop.papers.algoformer2024.trained.measuring import (
     jacobian_table,
     loop_counts,
     loop_table,
-    models,
+    untrained,
 )
 from innerloop.papers.common import DTYPE, generator
 from innerloop.papers.plots import as_table
@@ -46,12 +48,13 @@ def measured_with_iterates(run: Run) -> dict[str, Table]:
     precise = Sample.of(task)
     sample = replace(precise, batches=[b.to(dtype=torch.float32) for b in precise.batches])
     unit = precise.unit()
-    errors = {name: sample.errors(learner) / unit for name, learner in models(run).items()}
     others = {name: ALGORITHMS[name](task) for name in REFERENCES["linear"]}
     noise_std = spec.options["noise_std"]
     if noise_std:
         others["ridge"] = ALGORITHMS["ridge"](task, penalty=noise_std**2)
-    errors |= {name: precise.errors(learner) / unit for name, learner in others.items()}
+    curves = {name: precise.errors(learner) / unit for name, learner in others.items()}
+    curves[MODEL] = sample.errors(run.model) / unit
+    errors = {**curves, UNTRAINED: sample.errors(untrained(run)) / unit}
     looped = inner_model(run)
     counts = loop_counts(looped.loops)
     tables: dict[str, Table] = {
@@ -70,7 +73,7 @@ def measured_with_iterates(run: Run) -> dict[str, Table]:
     return {
         **tables,
         "iterates": as_table(rows),
-        "curve": curve_table(errors),
+        "curve": curve_table(curves),
         "blocks": block_table(errors),
     }
 

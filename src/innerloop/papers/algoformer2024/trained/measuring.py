@@ -25,7 +25,7 @@ from innerloop.papers.registry import Table
 from innerloop.prompt import Prompt
 from innerloop.tasks import ChainOfThought, Regression, RepresentedFunctions, Task
 
-PROMPTS, BLOCKS, CHUNK = 4096, 16, 64
+PROMPTS, BLOCKS, CHUNK = 2048, 16, 64
 """Fresh prompts, the parts of them whose means are kept, and how many are answered at a time."""
 SEED = 777
 """Of the fresh prompts. No training has it."""
@@ -78,10 +78,9 @@ def measured(run: Run) -> dict[str, Table]:
     """The tables of a record, from a trained model."""
     sample = Sample.of(run.task)
     unit = sample.unit()
-    errors = {
-        name: sample.errors(learner) / unit
-        for name, learner in {**models(run), **references(run)}.items()
-    }
+    learners = {MODEL: run.model, **references(run)}
+    curves = {name: sample.errors(learner) / unit for name, learner in learners.items()}
+    errors = {**curves, UNTRAINED: sample.errors(untrained(run)) / unit}
     tables: dict[str, Table] = {"costs": cost_table(run, unit)}
     looped = inner_model(run)
     if isinstance(looped, Looped):
@@ -92,12 +91,12 @@ def measured(run: Run) -> dict[str, Table]:
         tables["jacobian"] = jacobian_table(run, sample)
     if isinstance(run.task, Regression) and isinstance(run.task.functions, RepresentedFunctions):
         tables["spectrum"] = spectrum_table(run.task.functions)
-    return {**tables, "curve": curve_table(errors), "blocks": block_table(errors)}
+    return {**tables, "curve": curve_table(curves), "blocks": block_table(errors)}
 
 
-def models(run: Run) -> dict[str, Learner]:
-    """The model as it is trained, and as it was before."""
-    return {MODEL: run.model, UNTRAINED: run.experiment.build()[0].eval()}
+def untrained(run: Run) -> Learner:
+    """The model as it was at its start."""
+    return run.experiment.build()[0].eval()
 
 
 def references(run: Run) -> dict[str, Learner]:
