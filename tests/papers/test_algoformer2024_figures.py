@@ -206,7 +206,7 @@ def test_a_curve_falls_if_it_does_so_by_more_than_chance():
 
 @pytest.fixture
 def few_prompts(monkeypatch):
-    monkeypatch.setattr(measuring, "PROMPTS", 64)
+    monkeypatch.setattr(measuring, "PROMPTS", 32)
     monkeypatch.setattr(measuring, "CHUNK", 16)
     monkeypatch.setattr(analysis.loops, "POWER_STEPS", 10)
 
@@ -225,7 +225,7 @@ def test_errors_are_those_of_the_library_on_the_same_prompts(panel, tmp_path, fe
     run = trained(tmp_path, "algoformer:loops=3", trainings.TASKS[panel])
     tables = measuring.measured(run)
     curve = analysis.learning_curve(
-        run.model, run.task, samples=64, generator=seeded(measuring.SEED), chunk=16
+        run.model, run.task, samples=32, generator=seeded(measuring.SEED), chunk=16
     )
     unit = tables["costs"]["E target^2"][0]
     steps = run.task.layers if panel == "figure2c" else 1

@@ -36,8 +36,8 @@ REFERENCES = {
     "feature-ridge": ("least squares on true features", BLACK, "--"),
     "ols": ("least squares on x", GREY, "--"),
 }
-BOTTOM = 1e-4
-"""The lowest error that is drawn: exact learners reach rounding."""
+ROUNDING = 1e-9
+"""Of errors in float32, which exact learners reach: a logarithmic axis has no 0."""
 
 
 def seeds_band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, label: str) -> None:
@@ -46,22 +46,35 @@ def seeds_band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, label
     axes.fill_between(x, values.min(0), values.max(0), color=colour, alpha=0.2, linewidth=0)
 
 
+def errors_band(
+    axes: Axes, x: np.ndarray, mean: np.ndarray, error: np.ndarray, colour: str, label: str
+) -> None:
+    """Means, and two standard errors to each side."""
+    axes.plot(x, mean, "o-", markersize=2.5, color=colour, label=label)
+    # On a logarithmic axis a band that reaches 0 would fill everything below.
+    low = np.maximum(mean - 2 * error, mean / 2)
+    axes.fill_between(x, low, mean + 2 * error, color=colour, alpha=0.2, linewidth=0)
+
+
 def curves(axes: Axes, tables: Tables, ending: str = "") -> None:
-    """Errors against the number of examples, with the task's reference learners."""
+    """Errors against the number of examples, with the task's reference learners as far as the
+    models reach."""
+    lowest = 1.0
     for model in shown(tables, ending):
         rows = where(tables["curve"], model=model + ending, learner=MODEL)
         examples = np.unique(rows["examples"])
         values = rows["mean"].astype(float).reshape(-1, len(examples))
         seeds_band(axes, examples, values, COLOURS[model], NAMES[model])
+        lowest = min(lowest, values.min())
     first = shown(tables, ending)[0] + ending
     for learner, (label, colour, style) in REFERENCES.items():
         rows = where(tables["curve"], model=first, learner=learner, seed=0)
         if len(rows["mean"]):
-            drawn = np.maximum(rows["mean"].astype(float), BOTTOM / 10)
+            drawn = np.maximum(rows["mean"].astype(float), ROUNDING)
             axes.plot(rows["examples"], drawn, style, color=colour, linewidth=1.3, label=label)
     one(axes)
     axes.set(xlabel="examples in context", yscale="log")
-    axes.set_ylim(bottom=max(BOTTOM, axes.get_ylim()[0]), top=2)
+    axes.set_ylim(bottom=lowest / 2, top=2)
     plain_numbers(axes.yaxis)
     axes.set_ylabel(r"squared error / E$\,|$target$|^2$")
 

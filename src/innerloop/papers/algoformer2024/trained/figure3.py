@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
@@ -25,6 +24,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     GREEN,
     ORANGE,
     PINK,
+    errors_band,
     logarithmic,
     one,
     recorded,
@@ -159,10 +159,8 @@ def draw(tables: Tables) -> Picture:
 def panel(axes: Axes, tables: Tables, kind: str) -> None:
     for (window, name), colour in zip(sorted(windows(tables, kind).items()), COLOURS, strict=False):
         rows = where(tables["loops"], model=name)
-        mean, error = rows["mean"].astype(float), 2 * rows["error"].astype(float)
-        axes.plot(rows["loops"], mean, "o-", markersize=2.5, color=colour, label=called(window))
-        low = np.maximum(mean - error, mean / 2)
-        axes.fill_between(rows["loops"], low, mean + error, color=colour, alpha=0.2, linewidth=0)
+        mean, error = (rows[k].astype(float) for k in ("mean", "error"))
+        errors_band(axes, rows["loops"], mean, error, colour, called(window))
         trained_loops(axes, window[0], colour)
     one(axes)
     logarithmic(axes, title=KINDS[kind], xlabel="loops")

@@ -30,6 +30,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     GREY,
     ORANGE,
     PINK,
+    errors_band,
     logarithmic,
     one,
     recorded,
@@ -291,14 +292,8 @@ def panel(axes: Axes, tables: Tables, chosen: Sequence[Case]) -> None:
 
 
 def band(axes: Axes, steps: dict[int, Estimate], colour: str, label: str) -> None:
-    """Means, and two standard errors to each side."""
-    x = np.array(list(steps))
-    mean, error = (
-        np.array([getattr(e, k) for e in steps.values()]) for k in ("mean", "standard_error")
-    )
-    axes.plot(x, mean, "o-", markersize=2.5, color=colour, label=label)
-    low = np.maximum(mean - 2 * error, mean / 2)
-    axes.fill_between(x, low, mean + 2 * error, color=colour, alpha=0.2, linewidth=0)
+    means, deviations = zip(*((e.mean, e.standard_error) for e in steps.values()), strict=True)
+    errors_band(axes, np.array(list(steps)), np.array(means), np.array(deviations), colour, label)
 
 
 @figure(
@@ -317,7 +312,7 @@ def figure5(scale: Scale) -> Numbers:
     d, n = options["d"], options["n"]
     noises = sorted({record.experiment.task.options["noise_std"] for record in results.values()})
     seeds = together(STUDIES["figure2a"].results(scale))
-    samples = scale.pick(smoke=100_000, quick=100_000, paper=200_000)
+    samples = scale.pick(smoke=40_000, quick=100_000, paper=200_000)
     tables = {
         **together(results),
         "spread": {"last": [seed_spread(seeds, "last")]},
