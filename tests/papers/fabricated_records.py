@@ -4,10 +4,13 @@ Every experiment is the study's own, and tables are made by the functions that m
 the numbers in them are drawn here, by default so that every statement of the paper is true.
 """
 
+from importlib import import_module
+
 import torch
 
 from innerloop.experiments import Record
-from innerloop.papers.algoformer2024.trained import costs, figure2, figure3, figure4, figure5
+from innerloop.papers import entries, registry
+from innerloop.papers.algoformer2024.trained import costs
 from innerloop.papers.algoformer2024.trained.iterations import BEST
 from innerloop.papers.algoformer2024.trained.measuring import (
     LOOPED_LONGER,
@@ -22,10 +25,28 @@ from innerloop.papers.plots import as_table
 from tests.samples import normal
 
 PROMPTS, COUNTS = 320, 6
-STUDIES = {
-    study.name.split("/")[1]: study
-    for study in (*figure2.STUDIES.values(), figure3.STUDY, figure4.STUDY, figure5.STUDY)
-}
+
+
+def figures():
+    """The figures of trained models by name, whether or not the paper registers them yet.
+
+    The registry is left as the paper has it: other tests compare it with the paper's index.
+    """
+    registered = dict(entries())
+    for module in ("figure2", "same_layers", "figure3", "figure4", "figure5"):
+        import_module(f"innerloop.papers.algoformer2024.trained.{module}")
+    every = dict(registry._ENTRIES)
+    for id in every.keys() - registered.keys():
+        del registry._ENTRIES[id]
+    return {
+        id.split("/")[1]: entry
+        for id, entry in every.items()
+        if ".trained." in entry.function.__module__
+    }
+
+
+FIGURES = figures()
+STUDIES = {entry.study.name.split("/")[1]: entry.study for entry in FIGURES.values()}
 UNIT = 3.0
 
 

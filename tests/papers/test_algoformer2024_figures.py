@@ -19,24 +19,17 @@ from innerloop.papers.algoformer2024.trained import (
     costs,
     iterations,
     measuring,
-    same_layers,  # noqa: F401 - registers its figure, as the records' module does with the others
 )
 from innerloop.papers.algoformer2024.trained.comparing import Curve, Errors, ratio
 from innerloop.papers.plots import as_rows, where
-from innerloop.papers.registry import _ENTRIES
 from innerloop.report import to_mathml
 from innerloop.report.plot_style import drawn
 from tests.mutations.algoformer2024_figures import MUTATIONS
 from tests.mutations.mutation import applied
-from tests.papers.fabricated_records import (
-    STUDIES,
-    exchanged,
-    fabricate,
-    raised,
-)
+from tests.papers.fabricated_records import FIGURES, STUDIES, exchanged, fabricate, raised
 from tests.samples import seeded
 
-FIGURES = {
+READS = {
     "figure2a": ("figure2a",),
     "figure2b": ("figure2b",),
     "figure2c": ("figure2c",),
@@ -47,12 +40,8 @@ FIGURES = {
     "figure5": ("figure5", "figure2a"),
 }
 """Every figure, and the studies whose records it reads."""
-TRUE = {name: Outcome.CORRECTED if name == "figure5" else Outcome.HOLDS for name in FIGURES}
+TRUE = {name: Outcome.CORRECTED if name == "figure5" else Outcome.HOLDS for name in READS}
 """The verdict if every trained model is as the paper says: noise still slows no iteration."""
-
-
-def entry(name):
-    return _ENTRIES[f"algoformer2024/{name}"]
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +59,14 @@ def judged(true_records, tmp_path, monkeypatch):
     def measure(name, **changed):
         folder = tmp_path if changed else true_records
         if changed:
-            fabricate(folder, FIGURES[name], **changed)
+            fabricate(folder, READS[name], **changed)
         monkeypatch.setenv(RECORDS, str(folder))
-        return entry(name).measure(Scale.SMOKE)
+        return FIGURES[name].measure(Scale.SMOKE)
 
     return measure
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", READS)
 def test_a_figure_whose_models_are_as_the_paper_says_is_judged_so_and_drawn(name, judged):
     measurement = judged(name)
     verdict = measurement.verdict
@@ -85,7 +74,7 @@ def test_a_figure_whose_models_are_as_the_paper_says_is_judged_so_and_drawn(name
     assert all(c.separates and c.decides for c in (*verdict.printed, *verdict.corrected))
     assert "recorded on 2026-01-02" in measurement.caption
     assert verdict.remarks
-    assert drawn(entry(name).draw, measurement.tables).svg.lstrip().startswith("<?xml")
+    assert drawn(FIGURES[name].draw, measurement.tables).svg.lstrip().startswith("<?xml")
     if verdict.correction:
         assert "<math" in to_mathml(verdict.correction.corrected)
 
@@ -102,7 +91,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", READS)
 def test_a_figure_of_which_one_part_is_not_so_fails(name, judged):
     assert judged(name, level=WRONG[name]).verdict.outcome == Outcome.FAILS
 
@@ -126,24 +115,28 @@ def test_every_mutation_is_noticed_where_the_paper_is_right(mutation, judged):
             assert judged(name).verdict.outcome != TRUE[name], id
 
 
+def test_every_figure_is_here():
+    assert set(READS) == set(FIGURES)
+
+
 def test_every_figure_has_a_mutation():
     moved = {id for mutation in MUTATIONS for id in mutation.ids}
-    assert moved == {f"algoformer2024/{name}" for name in FIGURES}
+    assert moved == {f"algoformer2024/{name}" for name in READS}
 
 
 def test_a_figure_without_its_records_says_what_they_would_take(tmp_path, monkeypatch):
     monkeypatch.setenv(RECORDS, str(tmp_path))
-    for name, needed in FIGURES.items():
-        assert entry(name).study.name.endswith(needed[0])
+    for name, needed in READS.items():
+        assert FIGURES[name].study.name.endswith(needed[0])
         with pytest.raises(MissingRecords, match=r"have no record; .* in about .* core-hours"):
-            entry(name).measure(Scale.QUICK)
+            FIGURES[name].measure(Scale.QUICK)
 
 
 def test_a_figure_that_reads_two_studies_changes_with_the_records_of_either(judged, tmp_path):
     judged("figure3", spread=0.02)
-    before = entry("figure3").study.digest()
+    before = FIGURES["figure3"].study.digest()
     (tmp_path / "algoformer2024" / "figure2a" / "looped-seed0.json").unlink()
-    assert entry("figure3").study.digest() != before
+    assert FIGURES["figure3"].study.digest() != before
 
 
 # How two groups of trainings are compared.
@@ -332,12 +325,12 @@ def test_a_figure_is_filled_from_trainings_as_they_finish(tmp_path, monkeypatch,
     outcomes = list(study.retrain("quick", *folders, engine=lambda jobs: ()))
     assert [o.name for o in outcomes] == [first.name] == ["algoformer-seed0"]
     with pytest.raises(MissingRecords, match="4 of 5 trainings"):
-        entry("figure2c").measure(Scale.QUICK)
+        FIGURES["figure2c"].measure(Scale.QUICK)
     assert len(list(study.retrain("quick", *folders, engine=in_this_process))) == 5
-    measurement = entry("figure2c").measure(Scale.QUICK)
+    measurement = FIGURES["figure2c"].measure(Scale.QUICK)
     # Two steps teach nothing.
     assert measurement.verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.FAILS)
-    assert drawn(entry("figure2c").draw, measurement.tables).svg
+    assert drawn(FIGURES["figure2c"].draw, measurement.tables).svg
     weights = sorted(path.name for path in folders[1].rglob("*.safetensors"))
     assert len(weights) == 5
     assert set(study.results("quick")) == set(trainings.figure2("figure2c", "quick"))
@@ -391,16 +384,16 @@ def test_every_paper_preset_starts_and_takes_three_steps(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", READS)
 def test_every_figure_can_be_filled_from_real_trainings(name, tmp_path, monkeypatch, few_prompts):
     monkeypatch.setenv(RECORDS, str(tmp_path / "records"))
     monkeypatch.setattr(trainings, "small", lambda *a, **k: tiny_of_width_16(*a, **k))
-    for panel in FIGURES[name]:
+    for panel in READS[name]:
         study = STUDIES[panel]
         list(study.retrain("quick", tmp_path, tmp_path / "records", engine=in_this_process))
-    measurement = entry(name).measure(Scale.QUICK)
+    measurement = FIGURES[name].measure(Scale.QUICK)
     assert measurement.verdict.printed
-    assert drawn(entry(name).draw, measurement.tables).svg
+    assert drawn(FIGURES[name].draw, measurement.tables).svg
 
 
 def tiny_of_width_16(model, task, loops=8, window=6, *, heads=4, seed=0, truncate=True):
