@@ -29,15 +29,19 @@ ROUNDING = 1e-6
 """Of errors in float32: standard errors are not counted as smaller."""
 
 
-def together(results: Mapping[str, Record]) -> dict[str, Table]:
-    """The tables of all records, one under the other, with the model and seed that each is of."""
+def together(results: Mapping[str, Record], *kept: str) -> dict[str, Table]:
+    """The tables of all records, one under the other, with the model and seed that each is of.
+
+    All tables, or those that are named.
+    """
     every: dict[str, list[dict[str, Any]]] = {}
     for name, record in results.items():
         own = {"model": name.partition("-seed")[0], "seed": record.experiment.seed}
         spent = {"seconds": record.seconds, "recorded": record.recorded}
-        for table, part in {**record.tables, "training": record.history}.items():
-            rows = as_rows(part)
+        parts = {**record.tables, "training": record.history}
+        for table in kept or parts:
             more = spent if table == "costs" else {}
+            rows = as_rows(parts[table])
             every.setdefault(table, []).extend({**own, **row, **more} for row in rows)
     return {table: as_table(rows) for table, rows in every.items()}
 

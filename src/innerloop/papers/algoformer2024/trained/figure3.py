@@ -177,8 +177,9 @@ def panel(axes: Axes, tables: Tables, kind: str) -> None:
 )
 def figure3(scale: Scale) -> Numbers:
     results = STUDY.results(scale)
-    seeds = together(STUDIES["figure2a"].results(scale))
-    tables = {**together(results), "spread": {"last": [seed_spread(seeds, "last")]}}
+    seeds = together(STUDIES["figure2a"].results(scale), "blocks")
+    own = together(results, "blocks", "costs", "loops", "jacobian")
+    tables = {**own, "spread": {"last": [seed_spread(seeds, "last")]}}
     caption = (
         "The error after all examples of AlgoFormers on regression with representation, looped up "
         "to ten times as long as they were trained for (dotted lines: T). Bands are two standard "

@@ -141,8 +141,7 @@ def panel(axes: Axes, tables: Tables, ending: str, words: str) -> None:
 
 def numbers(scale: Scale) -> Numbers:
     results = STUDY.results(scale)
-    kept = ("blocks", "costs", "loops")
-    tables = {name: table for name, table in together(results).items() if name in kept}
+    tables = together(results, "blocks", "costs")
     seeds = where(tables["costs"])["seed"]
     caption = (
         "The error after all examples of AlgoFormers with more layers and heads, on regression "

@@ -311,10 +311,10 @@ def figure5(scale: Scale) -> Numbers:
     options = next(iter(results.values())).experiment.task.options
     d, n = options["d"], options["n"]
     noises = sorted({record.experiment.task.options["noise_std"] for record in results.values()})
-    seeds = together(STUDIES["figure2a"].results(scale))
+    seeds = together(STUDIES["figure2a"].results(scale), "blocks")
     samples = scale.pick(smoke=40_000, quick=100_000, paper=200_000)
     tables = {
-        **together(results),
+        **together(results, "blocks", "costs", "loops", "iterates"),
         "spread": {"last": [seed_spread(seeds, "last")]},
         "contraction": contraction_table(d, n, noises[1:]),
         "limit": limit_table(d, n, noises[-1], samples),

@@ -19,7 +19,7 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     tera,
 )
 from innerloop.papers.algoformer2024.trained.figure2 import STUDIES, compared
-from innerloop.papers.algoformer2024.trained.measuring import MODEL
+from innerloop.papers.algoformer2024.trained.measuring import MODEL, UNTRAINED
 from innerloop.papers.plots import as_rows, as_table, where
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -119,10 +119,13 @@ def draw(tables: Tables) -> Picture:
 )
 def same_layers(scale: Scale) -> Numbers:
     results = {panel: study.results(scale) for panel, study in STUDIES.items()}
-    parts = {panel: together(found) for panel, found in results.items()}
+    parts = {panel: together(found, *KEPT) for panel, found in results.items()}
     tables = {
         name: as_table(
-            {"panel": k, **row} for k, part in parts.items() for row in as_rows(part[name])
+            {"panel": panel, **row}
+            for panel, part in parts.items()
+            for row in as_rows(part[name])
+            if row.get("learner", MODEL) in (MODEL, UNTRAINED)
         )
         for name in KEPT
     }
