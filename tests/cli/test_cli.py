@@ -70,6 +70,8 @@ def test_no_command_shows_help_with_examples(folder, capsys):
         (["train", "gd", "--steps", "0"], "steps must be a whole number of at least 1, got 0"),
         (["train", "dense", "--objective", "exact"], "no closed form is known for the loss of"),
         (["train", "gd++:layers=3", "--objective", "exact"], "too large to expand"),
+        (["train", "gpt2", "--recipe", "magic"], "recipe must be one of muon, adam, published, got 'magic'"),  # noqa: E501
+        (["train", "gd", "--recipe", "muon"], "a recipe is for transformers"),
         (["evaluate", "nowhere"], "there is no checkpoint at nowhere"),
         (["evaluate", "{file}"], "is damaged or is not a checkpoint"),
         (["lengths", "--eps", "0.1", "--noise-std", "1"], "eps must be finite and above noise_std^2 = 1"),  # noqa: E501
@@ -126,6 +128,15 @@ def test_a_trained_model_can_be_evaluated_against_algorithms(folder, capsys):
     output = said(capsys)
     assert all(word in output for word in ("the model", "ols", "ridge:penalty=0.1", "gd:steps=3"))
     assert "exact loss of the model" in output
+
+
+def test_a_recipe_gives_what_is_not_given(folder, capsys):
+    small = ["train", "gpt2:layers=1,width=8,heads=2", "--task", "linear:d=2,n=4,dtype=float32"]
+    assert main([*small, "--recipe", "muon", "--steps", "2", "--batch", "8", "--run", "mine"]) == 0
+    made = json.loads((folder / "mine" / "experiment.json").read_text())
+    assert made["objective"] == {"name": "positions", "options": {"batch": 8}}
+    assert made["optimizer"]["name"] == "muon"
+    assert made["schedule"]["name"] == "stable-decay"
 
 
 def test_a_checkpoint_of_other_settings_is_refused(folder, capsys):

@@ -64,8 +64,10 @@ def test_a_study_finds_its_results_after_it_was_trained(study, tmp_path):
         assert record.tables["norm"]["norm"][0] == pytest.approx(exact, rel=1e-5)
         assert record.history["step"][-1] == 6
         assert record.seconds > 0
-        assert "PyTorch" in record.provenance
     assert study.digest() != before
+    said = study.recorded("quick")
+    assert said.startswith(f"2 trainings recorded on {results['a'].recorded}, ")
+    assert said.endswith(results["a"].machine)
 
 
 def test_a_record_of_another_experiment_is_no_result(study, tmp_path):

@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import chain
 
 from innerloop import papers
+from innerloop.papers import Outcome
 from tests.mutations.runner import Trial, automatic, baseline, public_functions, run
 
 
@@ -43,12 +44,15 @@ def report(
     """Prints what survived, what nothing touches, and the score; 1 if anything should not be so."""
     survived = [t for t in done if not t.noticed and (t.what, t.id) not in excused]
     touched = {t.id for t in done if t.noticed}
-    untouched = sorted(set(known) - touched)
+    waiting = sorted(id for id, (outcome, _) in known.items() if outcome == Outcome.INCONCLUSIVE)
+    untouched = sorted(set(known) - touched - set(waiting))
     stale = [t for t in done if t.noticed and (t.what, t.id) in excused]
     for trial in sorted(survived, key=lambda t: (t.id, t.what)):
         print(f"SURVIVED  {trial.id}: {trial.what} ({trial.target}); still {trial.after}")
     for id in untouched:
         print(f"UNTOUCHED {id}: no mutation moves it")
+    for id in waiting:
+        print(f"WAITING   {id}: inconclusive before any mutation, for want of records")
     for trial in stale:
         print(f"STALE     {trial.id}: {trial.what} is excused and was noticed")
     count = sum(t.noticed for t in done)

@@ -279,6 +279,7 @@ SAME_PLACE = "a loss that is scaled has its minimum in the same place"
 WIDE = "inequalities with much room"
 CONTROL = "in a control, a line far above or a normaliser alone"
 ALIKE = "what is trained and what it is compared with rest on it alike; theorem5 notices, exactly"
+ROUTES = "two searches, the better of which counts: one that is off loses to the other"
 VANISHES = "sampled is only what is off the ray, and that vanishes at the end of training"
 
 
@@ -313,6 +314,9 @@ EXCUSED: dict[tuple[str, str], str] = {
     **automatic(ALIKE, SPECTRA, ("figure3", "figure4", *CURVES)),
     **automatic(ALIKE, ("wishart.trace_moment",), CURVES),
     **automatic(VANISHES, SAMPLES, ("figure3", "figure4", *CURVES)),
+    **automatic(ROUTES, ("linear.transformed_optimum",), ("figure3", *CURVES)),
+    **automatic(SAME_PLACE, ("linear.ray_risk",), ("section6.1-trend",)),
+    **automatic(WIDE, ("flow.descend",), ("section6.1-trend",)),
     **automatic(WIDE, ("linear.ray_error", *SPECTRA, *SAMPLES), ("section6.1-trend",)),
     **automatic(
         WIDE,

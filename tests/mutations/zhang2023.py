@@ -210,6 +210,12 @@ MUTATIONS: list[Mutation] = [
         ids("lemma5.1 lemmaD.1"),
     ),
     Mutation(
+        "pairs of twice the covariance",
+        "theory.linear.prediction_error:gaussian_pairs",
+        calling(lambda right, lam, *rest, **named: right(2 * lam, *rest, **named)),
+        ids("theorem4.2"),
+    ),
+    Mutation(
         "Eq. 4.6 with 1 for the 2 before tr(Lambda)",
         f"{PAPER}.theorem4_2:brackets",
         after(lambda terms: terms | {"1/N^2, second": terms["1/N^2, second"] / 2}),
@@ -360,6 +366,11 @@ def excuses(what: str, names: str, why: str) -> dict[tuple[str, str], str]:
 
 
 EXCUSED: dict[tuple[str, str], str] = {
+    **excuses(
+        "theory.linear.gaussian_pairs times 1.01",
+        "theorem4.2",
+        "it returns a function, left as it is; the table has pairs of another covariance",
+    ),
     **excuses(
         START,
         "eq4.3 eq4.13",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from innerloop.benchmarks import BENCHMARKS
+from innerloop.benchmarks import BENCHMARKS, LONG
 from innerloop.cli.console import console
 
 
@@ -16,10 +16,11 @@ def bench(
     """Measures speed, every number as a ratio within one run.
 
     Args:
-        names: which benchmarks; none means all. Known: linear, dictionary, sequence.
+        names: which benchmarks: linear, dictionary, sequence, recipes. None means all but recipes,
+            which trains for the better part of an hour.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         raise ValueError(f"no benchmark is called {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
-    for name in names or BENCHMARKS:
+    for name in names or (name for name in BENCHMARKS if name not in LONG):
         BENCHMARKS[name](console())

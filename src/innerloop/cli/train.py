@@ -9,22 +9,26 @@ import tyro
 
 from innerloop.cli.console import console, say
 from innerloop.experiments import TABLES, Experiment, Spec
+from innerloop.experiments.recipes import RECIPES, Recipe
 from innerloop.runs import RunStore, writable_folder
 
 
 def train(
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     task: str = "linear",
-    objective: str = "prompts",
+    recipe: str | None = None,
+    objective: str | None = None,
     steps: int = 2000,
     batch: int | None = None,
     lr: float | None = None,
-    optimizer: str = "adam",
-    schedule: str = "cosine",
-    curriculum: str = "none",
-    clip: float = 10.0,
+    optimizer: str | None = None,
+    schedule: str | None = None,
+    curriculum: str | None = None,
+    clip: float | None = None,
     seed: int = 0,
     device: str = "cpu",
+    mixed_precision: bool = False,
+    compiled: bool = False,
     run: Path | None = None,
     runs: Path = Path("runs"),
 ) -> None:
@@ -34,46 +38,68 @@ def train(
       innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
       innerloop train heads:heads=16 --task dictionary:tokens=40,shown=6
       innerloop train dense:layers=3 --task sparse:d=10 --lr 0.003 --schedule warm-up:over=200
-      innerloop train gpt2 --task linear:d=5,n=10,dtype=float32 --objective positions
-          --optimizer muon --schedule stable-decay --clip 1
+      innerloop train gpt2 --task linear:d=5,n=10,dtype=float32 --recipe muon
 
     Args:
         model: such as gd:layers=3 or gd++:layers=2,loops=4; see `innerloop list models`.
         task: such as linear:d=5,n=20,noise_std=0.1; see `innerloop list tasks`.
-        objective: exact (no sampling), wishart (sampled Gram matrices) or prompts:batch=1000.
+        recipe: muon, adam or published: how a transformer is trained, wherever what follows is not
+            given; see `innerloop bench recipes`.
+        objective: exact (no sampling), wishart (sampled Gram matrices), prompts:batch=1000 (if
+            there is no recipe), or positions: every example of a prompt (if there is one).
         steps: optimizer steps in all.
         batch: prompts or Gram matrices per step, the same as the objective's option.
         lr: the learning rate, the same as the optimizer's option.
-        optimizer: such as adam:lr=0.01, adamw or sgd.
-        schedule: of the learning rate: cosine, constant, warm-up:over=100 or stable-decay.
+        optimizer: such as adam:lr=0.01, the default without a recipe; adamw, sgd or muon.
+        schedule: of the learning rate: cosine, the default without a recipe; constant,
+            warm-up:over=100 or stable-decay.
         curriculum: such as grow:dims=5,every=100, to begin with few coordinates; none by default.
-        clip: the largest norm of a gradient.
+        clip: the largest norm of a gradient; 10 without a recipe.
         seed: of the initial weights and of the data.
         device: where to train, such as cpu or cuda.
+        mixed_precision: products of matrices in bfloat16; quicker where the device has them.
+        compiled: compile the layers of a transformer; takes a minute, and gains on a GPU.
         run: the folder of this run; by default one below `runs`, named by the settings.
         runs: the folder of runs.
     """
-    experiment = Experiment(
-        model,
-        task,
-        _with("objective", objective, {"batch": batch}),
-        _with("optimizer", optimizer, {"lr": lr}),
-        schedule,
-        curriculum,
-        steps=steps,
-        clip=clip,
-        seed=seed,
-    )
+    parts = {
+        "objective": objective,
+        "optimizer": optimizer,
+        "schedule": schedule,
+        "curriculum": curriculum,
+        "clip": clip,
+    }
+    given: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
+    make = Experiment if recipe is None else _recipe(recipe).experiment
+    experiment = make(model, task, steps=steps, seed=seed, **given)
+    beside = {
+        "objective": _with("objective", experiment.objective, {"batch": batch}),
+        "optimizer": _with("optimizer", experiment.optimizer, {"lr": lr}),
+    }
+    experiment = Experiment(**(vars(experiment) | beside))
     config = {"id": f"train-{experiment.model.name}", **experiment.as_json()}
     folder = writable_folder(run or RunStore(runs).folder(config))
     with _progress(steps) as watch:
-        made = experiment.run(folder, device=device, watch=watch, notify=say)
+        made = experiment.run(
+            folder,
+            device=device,
+            mixed_precision=mixed_precision,
+            compiled=compiled,
+            watch=watch,
+            notify=say,
+        )
     say(f"loss {made.history['loss'][-1]:.5g} after {steps} steps")
     say(f"run: {folder}")
     say(f"next: innerloop evaluate {folder}")
 
 
-def _with(kind: str, text: str, options: dict[str, Any]) -> Spec:
+def _recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+    return RECIPES[name]
+
+
+def _with(kind: str, text: str | Spec, options: dict[str, Any]) -> Spec:
     """The spec with the options that were given beside it."""
     given = {key: value for key, value in options.items() if value is not None}
     spec = Spec.parse(kind, text, TABLES[kind])

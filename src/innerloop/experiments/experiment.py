@@ -36,7 +36,9 @@ from innerloop.training import (
     History,
     LoopWindow,
     Metric,
+    MixedPrecision,
     Objective,
+    compile_layers,
     load_weights,
     read_checkpoint,
     train,
@@ -144,21 +146,23 @@ class Experiment:
             generator = torch.Generator(device).manual_seed(self.seed)
         return model, moved(task, device), generator
 
-    def _objective(self, task: Task) -> Curriculum:
-        """What is minimised at each step: the objective on the task that the curriculum gives."""
+    def _objective(self, task: Task, mixed: torch.device | None = None) -> Curriculum:
+        """What is minimised at each step: the objective on the task that the curriculum gives; in
+        mixed precision on the device, if one is named."""
         self.objective.build(OBJECTIVES, task)  # refused now, if it cannot be
         stage_at = self.curriculum.build(CURRICULA, task)
 
         def objective_at(step: int) -> Objective:
             stage = stage_at(step)
             objective = self.objective.build(OBJECTIVES, stage.task)
-            if stage.loops is None:
-                return objective
-            if not isinstance(objective, LoopWindow):
-                raise ValueError(
-                    f"a curriculum over loops needs the objective window, got {self.objective.name}"
-                )
-            return objective.limited(stage.loops)
+            if stage.loops is not None:
+                if not isinstance(objective, LoopWindow):
+                    raise ValueError(
+                        "a curriculum over loops needs the objective window, got "
+                        f"{self.objective.name}"
+                    )
+                objective = objective.limited(stage.loops)
+            return objective if mixed is None else MixedPrecision(objective, mixed)
 
         objective_at(0)
         return objective_at
@@ -168,6 +172,8 @@ class Experiment:
         folder: Path | str,
         *,
         device: torch.device | str = "cpu",
+        mixed_precision: bool = False,
+        compiled: bool = False,
         metrics: Mapping[str, Metric] | None = None,
         watch: Callable[[int, float], None] = lambda step, loss: None,
         notify: Callable[[str], None] = lambda sentence: None,
@@ -175,17 +181,22 @@ class Experiment:
         """Trains into the folder, going on from what it already holds of this experiment.
 
         Args:
+            mixed_precision: whether products of matrices are in bfloat16.
+            compiled: whether the layers of a transformer are compiled.
             metrics: read off the model along the way, into the history.
             watch: called after every step with its number and loss.
             notify: told what a user should know, such as a run that other versions began.
         """
         folder = Path(folder)
         model, task, generator = self.build(device)
+        mixed = usable(device) if mixed_precision else None
+        if compiled:
+            compile_layers(model)
         with folder_lock(folder):
             checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.chosen)
             history = train(
                 model,
-                self._objective(task),
+                self._objective(task, mixed),
                 self.optimizer.build(OPTIMIZERS, model),
                 steps=self.steps,
                 generator=generator,

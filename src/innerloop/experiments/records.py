@@ -128,12 +128,6 @@ class Record:
         )
         return model.eval()
 
-    @property
-    def provenance(self) -> str:
-        """When, where and how long, in a few words."""
-        minutes = self.seconds / 60
-        return f"recorded on {self.recorded}, {minutes:.0f} min on {self.machine}"
-
 
 def names(root: Path = SHIPPED) -> list[str]:
     """Of every record that ships."""

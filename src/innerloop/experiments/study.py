@@ -89,6 +89,16 @@ class Study:
             )
         return found
 
+    def recorded(self, scale: str) -> str:
+        """When, where and how long its trainings were made, in a few words."""
+        records = list(self.results(scale).values())
+        days = sorted({record.recorded for record in records})
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        hours = sum(record.seconds for record in records) / 3600
+        machines = " and ".join(sorted({record.machine for record in records}))
+        count = f"{len(records)} training{'s' * (len(records) > 1)}"
+        return f"{count} recorded on {when}, {hours:.2g} core-hours on {machines}"
+
     def digest(self) -> str:
         """Changes with any of the study's records, and of those beside it."""
         together = hashlib.sha256("".join(other.digest() for other in self.beside).encode())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from innerloop.experiments.study import MissingRecords
 from innerloop.index import choose
 from innerloop.papers.verdict import Scale, Verdict
 
@@ -161,16 +162,21 @@ def figure(
     """Registers a figure in three parts: numbers from a scale, a verdict and a picture from them.
 
     `judge` and `draw` see the tables alone: what is judged can be seen, and what is drawn is what
-    was judged.
+    was judged. Where a study's trainings have no records yet, nothing is drawn, and the verdict is
+    *inconclusive* with what they would take.
     """
 
     def register(compute: FigureFunction) -> FigureFunction:
         def measure(scale: Scale) -> Measurement:
-            numbers = compute(scale)
+            try:
+                numbers = compute(scale)
+            except MissingRecords as missing:
+                return Measurement({}, "", Verdict([], missing=f"{missing}."))
             verdict = judge(numbers.tables)
+            trained = {"trainings": study.recorded(scale)} if study else {}
             verdict = replace(
                 verdict,
-                settings={**numbers.settings, **verdict.settings},
+                settings={**numbers.settings, **verdict.settings, **trained},
                 remarks=[*numbers.remarks, *verdict.remarks],
             )
             return Measurement(numbers.tables, numbers.caption, verdict)

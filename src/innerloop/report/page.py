@@ -174,7 +174,7 @@ def _write_figures(
     """Draws what can be drawn; a figure that cannot be is an error on the page, not its end."""
     figures, shown = {}, []
     for result in results:
-        if result.entry.kind == "figure" and result.outcome != Outcome.ERROR:
+        if result.entry.kind == "figure" and result.outcome != Outcome.ERROR and result.tables:
             try:
                 figures[result.id] = _write_figure(result.entry, result, folder)
             except OutputError:

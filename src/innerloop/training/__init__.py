@@ -1,6 +1,7 @@
 """Training: one loop for everything that learns by steps, L-BFGS, and what they minimise."""
 
 from innerloop.interrupts import Terminated
+from innerloop.training.acceleration import MixedPrecision, compile_layers
 from innerloop.training.checkpoints import Checkpoint, load_weights, read_checkpoint, versions_now
 from innerloop.training.controlled import ControlledWishart
 from innerloop.training.history import History, Metric
@@ -25,6 +26,7 @@ __all__ = [
     "History",
     "LoopWindow",
     "Metric",
+    "MixedPrecision",
     "MuonAdam",
     "Objective",
     "Prompts",
@@ -33,6 +35,7 @@ __all__ = [
     "Together",
     "Wishart",
     "clip_norm",
+    "compile_layers",
     "cosine",
     "gauss_newton_coordinates",
     "load_weights",

@@ -59,8 +59,24 @@ def optimal_steps(scale: Scale) -> Verdict:
         return linear.looped_optimum(loops, n, 10).risk / linear.untied_optimum(loops, n, 10).risk
 
     same, different = linear.looped_optimum(2, 20, 10), linear.untied_optimum(2, 20, 10)
+    samples = scale.pick(smoke=20_000, quick=200_000, paper=2_000_000)
+    drawn = linear.sampled_looped_optimum(2, 20, 10, samples=samples, generator=generator(0))
+
+    def z(n: int) -> float:
+        """Of the best step and loss at n among sampled contexts of 20 examples."""
+        best = linear.looped_optimum(2, n, 10)
+        off = abs(drawn.step - best.steps[0].item()) / drawn.step_error
+        return max(off, abs(drawn.risk - best.risk) / drawn.risk_error)
+
     return Verdict(
         checks(
+            f"largest |z| of step and loss that are best on {samples} contexts, n = 20, d = 10",
+            SAMPLING,
+            {"from those at n = 20": 20},
+            unlike={"from those at n = 21": 21},
+            measure=z,
+        )
+        + checks(
             "largest relative gap of losses, and squared one of steps, from where descent ends",
             DESCENT,
             {f"n = {n}": n},
@@ -109,6 +125,14 @@ def expanding_prompts(scale: Scale) -> Verdict:
         exact = {n: linear.expanding_probability(a, n, d) for n, a in sampled.items()}
         return max(abs(shares[n] - p) / (p * (1 - p) / samples) ** 0.5 for n, p in exact.items())
 
+    contexts = linear.sample_eigenvalues(samples, 100, 10, generator=generator(1))
+    losses = linear.context_losses(BEST_STEP[100], 2, contexts)[:, 1:]
+
+    def mean_z(n: int) -> float:
+        """Of the mean loss after one and two loops on sampled contexts of 100 examples."""
+        off = losses.mean(0) - linear.loop_risks(BEST_STEP[100], 2, n, 10)[1:]
+        return (off / losses.std(0)).abs().max().item() * samples**0.5
+
     looped = [transformer_loss(0.7 * identity(2).expand(k, 2, 2), white(2, 4)) for k in (1, 2, 3)]
     passes = torch.tensor(looped, dtype=DTYPE)
     line = linear.expanding_probability(1.2, 20, 1)
@@ -122,6 +146,13 @@ def expanding_prompts(scale: Scale) -> Verdict:
                 {"d = 10": 10},
                 unlike={"d = 11": 11},
                 measure=z,
+            ),
+            *checks(
+                f"largest |z| of the mean loss after 1 and 2 loops on {samples} prompts of n = 100",
+                SAMPLING,
+                {"from that at n = 100": 100},
+                unlike={"from that at n = 101": 101},
+                measure=mean_z,
             ),
             *checks(
                 "relative difference of the probability at d = 1, a = 1.2 from P(chi^2_k > 2n/a)",

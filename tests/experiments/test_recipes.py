@@ -1,0 +1,54 @@
+"""Recipes: the parts of an experiment that say how a transformer is trained."""
+
+import pytest
+
+from innerloop.benchmarks import recipes as bench
+from innerloop.experiments import Experiment
+from innerloop.experiments.recipes import RECIPES
+
+TASK = "linear:d=5,n=10,dtype=float32"
+
+
+def test_a_recipe_is_an_ordinary_experiment():
+    made = RECIPES["muon"].experiment("gpt2:layers=2", TASK, steps=50, seed=3)
+    assert made == Experiment(
+        "gpt2:layers=2", TASK, "positions", "muon", "stable-decay", steps=50, seed=3
+    )
+
+
+def test_the_published_recipe_starts_from_small_weights():
+    made = RECIPES["published"].experiment("gpt2", TASK, steps=50)
+    assert made.model.options["start"] == "gpt2"
+    assert made.clip is None
+    model = made.build()[0]
+    largest = max(p.std().item() for n, p in model.named_parameters() if n.endswith("value.weight"))
+    assert largest == pytest.approx(0.02, rel=0.05)
+
+
+def test_what_is_asked_for_beside_a_recipe_stays():
+    made = RECIPES["published"].experiment(
+        "gpt2:start=fan-in", TASK, steps=50, optimizer="adam:lr=0.01"
+    )
+    assert made.model.options["start"] == "fan-in"
+    assert made.optimizer.options["lr"] == 0.01
+
+
+@pytest.mark.parametrize(("d", "curriculum"), [(5, "none"), (20, "grow")])
+def test_dimensions_grow_only_where_there_are_many(d, curriculum):
+    made = RECIPES["muon"].experiment("gpt2", f"linear:d={d},n=40,dtype=float32", steps=50)
+    assert made.curriculum.name == curriculum
+
+
+def test_linear_attention_has_no_recipe():
+    with pytest.raises(ValueError, match="for transformers, whose start can be chosen; gd has"):
+        RECIPES["muon"].experiment("gd", TASK, steps=5)
+
+
+def test_the_steps_to_an_error_are_read_off_the_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "PROMPTS", 64)
+    monkeypatch.setattr(bench, "SHARES", (100.0, 1e-9))
+    small = RECIPES["muon"].experiment("gpt2:layers=1,width=8,heads=2", TASK, steps=4)
+    found = bench.reached(small, tmp_path)
+    assert found[100.0].steps == 0
+    assert found[1e-9].steps == float("inf")
+    assert bench._medians([found, found, found], 100.0)[0] == 0
