@@ -37,7 +37,7 @@ def together(results: Mapping[str, Record], *kept: str) -> dict[str, Table]:
     every: dict[str, list[dict[str, Any]]] = {}
     for name, record in results.items():
         own = {"model": name.partition("-seed")[0], "seed": record.experiment.seed}
-        spent = {"seconds": record.seconds, "recorded": record.recorded}
+        spent = {"seconds": record.seconds}
         parts = {**record.tables, "training": record.history}
         for table in kept or parts:
             more = spent if table == "costs" else {}

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from innerloop.experiments import Record
 from innerloop.papers.algoformer2024.trained.measuring import LONGER, MODEL
 from innerloop.papers.plots import where
 from innerloop.papers.registry import Tables
@@ -139,15 +138,3 @@ def one(axes: Axes) -> None:
 
 def trained_loops(axes: Axes, loops: int, colour: str = GREY) -> None:
     axes.axvline(loops, color=colour, linestyle=":", linewidth=0.8)
-
-
-def recorded(results: Mapping[str, Record]) -> str:
-    """When and where the trainings were made, in a sentence."""
-    days = sorted({record.recorded for record in results.values()})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    hours = sum(record.seconds for record in results.values()) / 3600
-    machines = sorted({record.machine for record in results.values()})
-    return (
-        f"{len(results)} trainings, {hours:.2g} core-hours, recorded on {when}: "
-        f"{'; '.join(machines)}."
-    )

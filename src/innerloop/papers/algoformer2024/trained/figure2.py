@@ -22,7 +22,6 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     NAMES,
     curves,
     loops,
-    recorded,
     shown,
     training,
 )
@@ -166,7 +165,7 @@ def numbers(panel: str, scale: Scale) -> Numbers:
         f"Errors on fresh prompts of {task}, divided by E |target|^2: against the number of "
         "examples (bands: lowest and highest of "
         f"{seeds} seeds), against the number of loops after all examples, and the training loss "
-        "against the floating-point operations spent. The dotted line is T. " + recorded(results)
+        "against the floating-point operations spent. The dotted line is T."
     )
     settings = {"task": task, "seeds": seeds, "T": trainings.LOOPS, "dT": trainings.WINDOW}
     return Numbers(together(results), caption, settings)

@@ -27,7 +27,6 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     errors_band,
     logarithmic,
     one,
-    recorded,
     trained_loops,
 )
 from innerloop.papers.algoformer2024.trained.figure2 import STUDIES
@@ -186,7 +185,6 @@ def figure3(scale: Scale) -> Numbers:
         "errors of prompts. Left: Eq. 2 as printed, with the gradient through all loops; right: "
         "with the output of the pre-transformer added at every loop, and the gradient through the "
         "window alone. One training each: that they vary between seeds is counted as much as in "
-        "Figure 2 (a), where several were made, and beyond T they may vary more. "
-        + recorded(results)
+        "Figure 2 (a), where several were made, and beyond T they may vary more."
     )
     return Numbers(tables, caption, {"task": trainings.REPRESENTATION})

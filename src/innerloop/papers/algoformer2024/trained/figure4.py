@@ -27,7 +27,6 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     ORANGE,
     PINK,
     logarithmic,
-    recorded,
 )
 from innerloop.papers.algoformer2024.trained.measuring import MODEL, UNTRAINED, measured
 from innerloop.papers.plots import where
@@ -147,7 +146,7 @@ def numbers(scale: Scale) -> Numbers:
         "The error after all examples of AlgoFormers with more layers and heads, on regression "
         "with representation; every dot is a training, with up to "
         f"{len(np.unique(seeds))} seeds. Heads share the width, so that their number leaves the "
-        "parameters as they are. " + recorded(results)
+        "parameters as they are."
     )
     return Numbers(tables, caption, {"task": trainings.REPRESENTATION})
 

@@ -33,7 +33,6 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     errors_band,
     logarithmic,
     one,
-    recorded,
 )
 from innerloop.papers.algoformer2024.trained.figure2 import STUDIES
 from innerloop.papers.algoformer2024.trained.iterations import (
@@ -324,6 +323,6 @@ def figure5(scale: Scale) -> Numbers:
         "after so many loops, beside gradient descent with the longest safe step of each prompt "
         "and Newton's method (Eq. 4, alpha = 1 / |S S^T|) after so many iterations. Bands are two "
         "standard errors of prompts, and for AlgoFormer of seeds as in Figure 2 (a): one training "
-        "each. The query's label has no noise. " + recorded(results)
+        "each. The query's label has no noise."
     )
     return Numbers(tables, caption, {"d": d, "n": n, "prompts of the limit": samples})

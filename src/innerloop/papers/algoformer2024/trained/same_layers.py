@@ -14,7 +14,6 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     COLOURS,
     NAMES,
     logarithmic,
-    recorded,
     shown,
     tera,
 )
@@ -129,11 +128,9 @@ def same_layers(scale: Scale) -> Numbers:
         )
         for name in KEPT
     }
-    every = {f"{panel}/{k}": r for panel, found in results.items() for k, r in found.items()}
     caption = (
         "The error after all examples of every training of Figure 2 (lines: means over seeds), "
         "against the floating-point operations of the training; the number of weights stands "
-        "beside each. Three layers have AlgoFormer's parameters, ten are as many as it applies. "
-        + recorded(every)
+        "beside each. Three layers have AlgoFormer's parameters, ten are as many as it applies."
     )
     return Numbers(tables, caption)
