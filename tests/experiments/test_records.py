@@ -1,6 +1,7 @@
 """Records and studies: long trainings as they ship, found at once and made anew on demand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -77,6 +78,24 @@ def test_a_record_of_another_experiment_is_no_result(study, tmp_path):
     file.write_text(json.dumps(content))
     with pytest.raises(MissingRecords, match="1 of 2 trainings"):
         study.results("quick")
+
+
+def test_a_study_that_is_read_beside_another_counts_in_its_digest(study, tmp_path):
+    alone = replace(study, name="toy/alone")
+    reading = replace(alone, beside=(study,))
+    before = alone.digest(), reading.digest()
+    retrained(study, tmp_path)
+    assert alone.digest() == before[0]
+    assert reading.digest() != before[1]
+
+
+def test_an_engine_that_trains_nothing_leaves_records_of_what_is_finished(study, tmp_path):
+    folders = (tmp_path / "trainings", tmp_path / "records")
+    assert list(study.retrain("quick", *folders, engine=lambda jobs: ())) == []
+    study.jobs("quick", folders[0])[1].train()
+    (outcome,) = study.retrain("quick", *folders, engine=lambda jobs: ())
+    assert outcome.name == "b"
+    assert names(folders[1]) == ["toy/figure/b"]
 
 
 def test_what_a_study_would_take_is_said_beforehand(study):

@@ -11,14 +11,27 @@ HOLDING = {
     *("theorem3.1-ridge", "lemmaA.3", "theorem3.3", "lemmaA.4", "theorem4.2", "theorem4.2-newton"),
     "accuracy",
 }
+WAITING = {
+    *("figure2a", "figure2b", "figure2c", "same-layers", "figure3", "figure4", "figure4-loop"),
+    *("figure5", "table1"),
+}
+"""Figures whose trainings are not all recorded."""
 ENTRIES = select(["algoformer2024"])
+MEASURED = [entry for entry in ENTRIES if entry.id.split("/")[1] not in WAITING]
 
 
 def test_every_statement_of_the_paper_is_registered():
-    assert {entry.id.removeprefix("algoformer2024/") for entry in ENTRIES} == CORRECTED | HOLDING
+    found = {entry.id.removeprefix("algoformer2024/") for entry in ENTRIES}
+    assert found == CORRECTED | HOLDING | WAITING
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+@pytest.mark.parametrize("name", sorted(WAITING))
+def test_without_all_records_a_figure_is_inconclusive_and_says_what_they_take(name, tmp_path):
+    (entry,) = select([f"algoformer2024/{name}"])
+    assert_waiting(entry, tmp_path)
+
+
+@pytest.mark.parametrize("entry", MEASURED, ids=lambda entry: entry.id)
 def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
     name = entry.id.removeprefix("algoformer2024/")
     assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)

@@ -12,7 +12,7 @@ from innerloop.papers import PAPERS
 def listed(key):
     """The modules of a paper's docstring, and the ids that stand behind each."""
     text = import_module(f"innerloop.papers.{key}").__doc__
-    _, *parts = re.split(r"^\s*(\w+\.py):", text, flags=re.MULTILINE)
+    _, *parts = re.split(r"^\s*(?:\w+/)*(\w+\.py):", text, flags=re.MULTILINE)
     blocks = (block.split("\n\n")[0] for block in parts[1::2])
     ids = (re.split(r"[,\s]+", block.strip(" \n.")) for block in blocks)
     return dict(zip(parts[::2], ids, strict=True))

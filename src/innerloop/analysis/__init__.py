@@ -9,6 +9,7 @@ from innerloop.analysis.risk import (
     chunk_for,
     estimate_risk,
     learning_curve,
+    position_errors,
     require_samples,
 )
 from innerloop.analysis.shifts import (
@@ -49,6 +50,7 @@ __all__ = [
     "plot_attention",
     "plot_learning_curves",
     "plot_loop_distances",
+    "position_errors",
     "prediction_distance",
     "require_samples",
     "shift_table",

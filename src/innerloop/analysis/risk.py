@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,14 +102,17 @@ def learning_curve(
     their targets differ in number.
     """
 
-    def errors(batch: Any) -> Tensor:
-        if isinstance(batch, TokenSequence):
-            return (answers(learner, batch) - batch.targets).square().mean(-1)
-        if isinstance(batch, Prompt):
-            return (curve_answers(learner, batch) - batch.curve_targets()).square()
-        raise ValueError(f"{type(batch).__name__} have no learning curve")
+    return _in_chunks(partial(position_errors, learner), task, samples, chunk, generator)
 
-    return _in_chunks(errors, task, samples, chunk, generator)
+
+@torch.no_grad()
+def position_errors(learner: Learner, batch: Any) -> Float[Tensor, "batch positions"]:
+    """The squared error of every prompt at every position, as `learning_curve` averages it."""
+    if isinstance(batch, TokenSequence):
+        return (answers(learner, batch) - batch.targets).square().mean(-1)
+    if isinstance(batch, Prompt):
+        return (curve_answers(learner, batch) - batch.curve_targets()).square()
+    raise ValueError(f"{type(batch).__name__} have no learning curve")
 
 
 def _in_chunks(

@@ -35,6 +35,7 @@ class Study:
         seconds_per_step: of one of these experiments on one core here, for estimates beforehand.
         with_weights: the experiments whose weights ship as well.
         prepare: makes what the trainings of a scale take from outside, such as a corpus.
+        beside: other studies whose records the figure reads as well.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Study:
     seconds_per_step: Callable[[Experiment], float]
     with_weights: Callable[[str], bool] = lambda name: False
     prepare: Callable[[str], None] = lambda scale: None
+    beside: tuple[Study, ...] = ()
 
     def jobs(self, scale: str, folder: Path) -> list[Job]:
         return jobs_of(self.experiments(scale), folder / self.name)
@@ -101,8 +103,8 @@ class Study:
         return f"{count} recorded on {when}, {hours:.2g} core-hours on {machines}"
 
     def digest(self) -> str:
-        """Changes with any of the study's records."""
-        together = hashlib.sha256()
+        """Changes with any of the study's records, and of those beside it."""
+        together = hashlib.sha256("".join(other.digest() for other in self.beside).encode())
         for path in sorted((records_root() / self.name).rglob("*.json")):
             together.update(path.name.encode() + path.read_bytes())
         return together.hexdigest()[:12]

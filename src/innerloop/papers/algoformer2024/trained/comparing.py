@@ -1,0 +1,178 @@
+"""Trained models compared: on the same prompts, over several trainings.
+
+What was decided before any model was looked at. "Better" is a lower error, on fresh prompts and
+over all seeds; the ratio of two errors must be below 1 by four standard errors, above 1 by as many
+it fails, and in between it is open. The standard error counts prompts and seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from innerloop.analysis import Estimate
+from innerloop.experiments import Record
+from innerloop.papers.algoformer2024.trained.measuring import MODEL
+from innerloop.papers.plots import as_rows, as_table, where
+from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
+from innerloop.papers.registry import Table, Tables
+from innerloop.papers.verdict import SIGMAS, Check
+
+LOWER = at_most(1.0, "the statement: a lower error. Its standard error is of prompts and seeds")
+NOT_LOWER = at_least(1.0, "the statement: no lower error. Its standard error is as above")
+FALLS = at_least(SIGMAS, f"the statement: it falls, by {SIGMAS:g} standard errors or more")
+ROUNDING = 1e-6
+"""Of errors in float32: standard errors are not counted as smaller."""
+
+
+def together(results: Mapping[str, Record], *kept: str) -> dict[str, Table]:
+    """The tables of all records, one under the other, with the model and seed that each is of.
+
+    All tables, or those that are named.
+    """
+    every: dict[str, list[dict[str, Any]]] = {}
+    for name, record in results.items():
+        own = {"model": name.partition("-seed")[0], "seed": record.experiment.seed}
+        spent = {"seconds": record.seconds}
+        parts = {**record.tables, "training": record.history}
+        for table in kept or parts:
+            more = spent if table == "costs" else {}
+            rows = as_rows(parts[table])
+            every.setdefault(table, []).extend({**own, **row, **more} for row in rows)
+    return {table: as_table(rows) for table, rows in every.items()}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of one learner: of every seed that it was trained with, on blocks of prompts."""
+
+    values: np.ndarray
+    """[seeds, blocks]; the same prompts in all rows, and in all learners of a study."""
+    spread: float = 0.0
+    """Relative standard deviation between seeds; 0 of what is not trained."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def of_seeds(self) -> float:
+        """The variance of the mean that comes from the choice of seeds, relative."""
+        return self.spread**2 / len(self.values)
+
+    @property
+    def estimate(self) -> Estimate:
+        blocks = self.values.mean(0)
+        of_prompts = blocks.var(ddof=1) / len(blocks)
+        error = math.sqrt(of_prompts + self.mean**2 * self.of_seeds)
+        return Estimate(self.mean, error, self.values.size)
+
+
+def ratio(of: Errors, to: Errors) -> Estimate:
+    """The mean error of one over that of the other, with the standard error of prompts and seeds.
+
+    Both answered the same prompts, so that of their blocks only the difference counts:
+
+        (se / ratio)^2 = var_blocks(a_b / a - c_b / c) / blocks + spread_a^2 / seeds + (same of c)
+    """
+    blocks = of.values.mean(0) / of.mean - to.values.mean(0) / to.mean
+    of_prompts = blocks.var(ddof=1) / len(blocks)
+    value = of.mean / to.mean
+    return Estimate(
+        value, value * math.sqrt(of_prompts + of.of_seeds + to.of_seeds), of.values.size
+    )
+
+
+def seed_spread(tables: Tables, column: str) -> float:
+    """The relative standard deviation between seeds, pooled over all models that have several.
+
+    0 if none has: then the standard error is of prompts alone, and a verdict speaks of the
+    trainings that were made.
+    """
+    squares, freedom = 0.0, 0
+    for model in dict.fromkeys(tables["blocks"]["model"]):
+        means = _values(tables, str(model), MODEL, column).mean(1)
+        squares += float(((means / means.mean() - 1) ** 2).sum())
+        freedom += len(means) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
+def errors(
+    tables: Tables, model: str, column: str, *, learner: str = MODEL, spread: float = 0.0
+) -> Errors:
+    """Of a model, or of another learner on its prompts.
+
+    Args:
+        column: "last", after all examples, or "averaged" over their numbers.
+        spread: between seeds, of trainings like this one; a model's own counts if it is larger.
+    """
+    values = _values(tables, model, learner, column)
+    means = values.mean(1)
+    own = float(means.std(ddof=1) / means.mean()) if spread and len(means) > 1 else 0.0
+    return Errors(values, max(own, spread))
+
+
+def _values(tables: Tables, model: str, learner: str, column: str) -> np.ndarray:
+    rows = where(tables["blocks"], model=model, learner=learner)
+    if not len(rows["block"]):
+        raise ValueError(f"the records have no errors of {learner!r} for the model {model!r}")
+    return rows[column].astype(float).reshape(len(np.unique(rows["seed"])), -1)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Errors after every number of examples, mean over seeds."""
+
+    means: np.ndarray
+    """[seeds, counts]"""
+    error: np.ndarray
+    """[counts], the standard error of prompts, of one model."""
+
+    @classmethod
+    def of(cls, tables: Tables, model: str, learner: str = MODEL) -> Curve:
+        rows = where(tables["curve"], model=model, learner=learner)
+        shape = (len(np.unique(rows["seed"])), -1)
+        means, deviations = (rows[k].astype(float).reshape(shape) for k in ("mean", "error"))
+        return cls(means, deviations.max(0))
+
+    @property
+    def backwards(self) -> Curve:
+        return Curve(self.means[:, ::-1], self.error[::-1])
+
+    def fall(self, first: int, last: int) -> float:
+        """How far the error falls from one number of examples to another, in standard errors."""
+        falls = self.means[:, first] - self.means[:, last]
+        seeds = len(falls)
+        of_seeds = falls.var(ddof=1) / seeds if seeds > 1 else 0.0
+        of_prompts = self.error[first] ** 2 + self.error[last] ** 2
+        return float(falls.mean() / math.sqrt(of_seeds + of_prompts + ROUNDING**2))
+
+    @property
+    def largest_rise(self) -> float:
+        """From one number of examples to the next, in standard errors."""
+        return max(-self.fall(k, k + 1) for k in range(len(self.error) - 1))
+
+
+def falls(tables: Tables, models: Mapping[str, str]) -> list[Check]:
+    """That the errors of these models fall with the number of examples, from none to all, and
+    nowhere rise."""
+    curves = {name: Curve.of(tables, model) for model, name in models.items()}
+    zero = Curve.of(tables, next(iter(models)), "zero")
+    ends = {name: curve.fall(0, -1) for name, curve in curves.items()}
+    rises = {name: curve.largest_rise for name, curve in curves.items()}
+    backwards = {f"{k}, read backwards": c.backwards.largest_rise for k, c in curves.items()}
+    quantity = "fall of the error from no example to all, in standard errors"
+    rise = "largest rise of the error from one number of examples to the next, in standard errors"
+    return [
+        *checks(quantity, FALLS, ends, unlike={"predicting 0": zero.fall(0, -1)}),
+        *checks(rise, SAMPLING, rises, unlike=backwards),
+    ]
+
+
+def in_words(estimate: Estimate) -> str:
+    """Such as 0.48 ± 0.03."""
+    return f"{estimate.mean:.3g} ± {estimate.standard_error:.1g}"

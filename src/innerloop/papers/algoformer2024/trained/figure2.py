@@ -1,0 +1,210 @@
+"""Figure 2: standard, looped and AlgoFormer transformers on three tasks, over seeds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from matplotlib.figure import Figure as Picture
+
+from innerloop.experiments import Study
+from innerloop.papers.algoformer2024 import trainings
+from innerloop.papers.algoformer2024.trained.comparing import (
+    LOWER,
+    errors,
+    falls,
+    in_words,
+    ratio,
+    seed_spread,
+    together,
+)
+from innerloop.papers.algoformer2024.trained.costs import seconds_per_step
+from innerloop.papers.algoformer2024.trained.drawing import (
+    NAMES,
+    curves,
+    loops,
+    shown,
+    training,
+)
+from innerloop.papers.algoformer2024.trained.measuring import UNTRAINED, measured
+from innerloop.papers.plots import where
+from innerloop.papers.quantity import checks
+from innerloop.papers.registry import Numbers, Tables, figure
+from innerloop.papers.verdict import Check, Scale, Verdict
+
+AVERAGES = {"averaged": "averaged over the numbers of examples", "last": "after all examples"}
+"""What is compared of two curves."""
+RANDOM = "-random-weights"
+"""The ending of trainings on a representation with random weights, one of each."""
+DEEP = {"quick": f"standard-{trainings.LOOPS + 2}-layers", "paper": "standard"}
+"""The standard transformer of the figure: as the paper's, with more parameters than AlgoFormer."""
+
+
+def study(panel: str) -> Study:
+    return Study(
+        f"algoformer2024/{panel}",
+        partial(trainings.figure2, panel),
+        measured,
+        seconds_per_step,
+        with_weights=lambda name: name.endswith("-seed0"),
+    )
+
+
+STUDIES = {panel: study(panel) for panel in trainings.TASKS}
+
+
+def deep_standard(tables: Tables) -> str:
+    """The name of the deep standard transformer among these trainings."""
+    (name,) = (name for name in DEEP.values() if name in tables["costs"]["model"])
+    return name
+
+
+def compared(tables: Tables, model: str, rivals: list[str]) -> list[Check]:
+    """That the model's error is below each rival's: averaged over the curve, and at its end."""
+    found: list[Check] = []
+    for column, words in AVERAGES.items():
+        spread = seed_spread(tables, column)
+        own = errors(tables, model, column, spread=spread)
+        before = errors(tables, model, column, learner=UNTRAINED)
+        others = {name: errors(tables, name, column, spread=spread) for name in rivals}
+        found += checks(
+            f"error over another's, {words}",
+            LOWER,
+            {f"{NAMES[model]} over {NAMES[k]}": ratio(own, other) for k, other in others.items()},
+            unlike={f"untrained over {NAMES[k]}": ratio(before, v) for k, v in others.items()},
+        )
+    return found
+
+
+def judge(tables: Tables) -> Verdict:
+    """Falling curves, and AlgoFormer below the deep standard and the looped transformer."""
+    standard = deep_standard(tables)
+    three = {name: NAMES[name] for name in ("algoformer", "looped", standard)}
+    printed = [*falls(tables, three), *compared(tables, "algoformer", [standard, "looped"])]
+    return Verdict(printed, remarks=[*remarks(tables), *representations(tables)])
+
+
+def judge_chain(tables: Tables) -> Verdict:
+    """The same, and the standard transformer below the looped one as well."""
+    both = judge(tables)
+    standard = compared(tables, deep_standard(tables), ["looped"])
+    return Verdict([*both.printed, *standard], remarks=both.remarks)
+
+
+def remarks(tables: Tables) -> list[str]:
+    """AlgoFormer against every other architecture, and what each of them was given."""
+    costs, sentences = tables["costs"], []
+    own = where(costs, model="algoformer")
+    rivals = [name for name in dict.fromkeys(costs["model"]) if name in NAMES]
+    for rival in rivals:
+        if rival == "algoformer":
+            continue
+        theirs = where(costs, model=rival)
+        parts = []
+        for column, words in AVERAGES.items():
+            spread = seed_spread(tables, column)
+            pair = [errors(tables, name, column, spread=spread) for name in ("algoformer", rival)]
+            parts.append(f"{in_words(ratio(pair[0], pair[1]))} {words}")
+        shares = {
+            what: own[what].astype(float).mean() / theirs[what].astype(float).mean()
+            for what in ("parameters", "training FLOPs", "seconds")
+        }
+        sentences.append(
+            f"AlgoFormer's error over that of {NAMES[rival]}: {', '.join(parts)}; with "
+            f"{shares['parameters']:.2g} times its parameters, {shares['training FLOPs']:.2g} "
+            f"times its training FLOPs and {shares['seconds']:.2g} times its training time, on as "
+            "many tokens."
+        )
+    return sentences
+
+
+def representations(tables: Tables) -> list[str]:
+    """How many dimensions the regression has, and what changes where they are fewer."""
+    if "spectrum" not in tables:
+        return []
+    sentences = []
+    for ending, kind in (("", "orthogonal"), (RANDOM, "random")):
+        models = shown(tables, ending)
+        if models:
+            rows = where(tables["spectrum"], model=models[0] + ending, seed=0)
+            values = ", ".join(f"{value:.2g}" for value in rows["eigenvalue"].astype(float))
+            ends = ", ".join(
+                f"{errors(tables, name + ending, 'last').mean:.3g} ({NAMES[name]})"
+                for name in models
+            )
+            sentences.append(
+                f"Eigenvalues of E phi phi^T with {kind} weights: {values}; errors after all "
+                f"examples: {ends}."
+            )
+    return sentences
+
+
+def draw(tables: Tables) -> Picture:
+    with_random = bool(shown(tables, RANDOM))
+    picture = Picture(figsize=(8.6, 6.8) if with_random else (11.0, 3.9))
+    grid = picture.subplots(*((2, 2) if with_random else (1, 3)))
+    first, *others = grid.flat
+    curves(first, tables)
+    if with_random:
+        curves(others[0], tables, RANDOM)
+        others[0].set_title("the same, random weights in phi")
+    loops(others[-2], tables)
+    training(others[-1], tables)
+    first.set_title("error")
+    others[-2].set_title("looped longer")
+    others[-1].set_title("training")
+    handles = first.get_legend_handles_labels()
+    picture.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
+    return picture
+
+
+def numbers(panel: str, scale: Scale) -> Numbers:
+    results = STUDIES[panel].results(scale)
+    seeds = len({record.experiment.seed for record in results.values()})
+    task = next(iter(results.values())).experiment.task
+    caption = (
+        f"Errors on fresh prompts of {task}, divided by E |target|^2: against the number of "
+        "examples (bands: lowest and highest of "
+        f"{seeds} seeds), against the number of loops after all examples, and the training loss "
+        "against the floating-point operations spent. The dotted line is T."
+    )
+    settings = {"task": task, "seeds": seeds, "T": trainings.LOOPS, "dT": trainings.WINDOW}
+    return Numbers(together(results), caption, settings)
+
+
+@figure(
+    "algoformer2024/figure2a",
+    "Regression with representation: the error falls with the number of samples, and AlgoFormer "
+    "outperforms both the standard and the vanilla looped transformer",
+    source="Figure 2 (a), section 5.2",
+    judge=judge,
+    draw=draw,
+    study=STUDIES["figure2a"],
+)
+def figure2a(scale: Scale) -> Numbers:
+    return numbers("figure2a", scale)
+
+
+@figure(
+    "algoformer2024/figure2b",
+    "AR(q) with representation: the error falls with the number of samples, and AlgoFormer "
+    "outperforms both the standard and the vanilla looped transformer",
+    source="Figure 2 (b), section 5.2",
+    judge=judge,
+    draw=draw,
+    study=STUDIES["figure2b"],
+)
+def figure2b(scale: Scale) -> Numbers:
+    return numbers("figure2b", scale)
+
+
+@figure(
+    "algoformer2024/figure2c",
+    "CoT with MLPs: the error falls with the number of samples, AlgoFormer outperforms both "
+    "others, and AlgoFormer and the standard transformer significantly surpass the looped one",
+    source="Figure 2 (c), section 5.2",
+    judge=judge_chain,
+    draw=draw,
+    study=STUDIES["figure2c"],
+)
+def figure2c(scale: Scale) -> Numbers:
+    return numbers("figure2c", scale)

@@ -1,0 +1,68 @@
+"""Deliberate errors that the figures of algoformer2024 from trained models must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.mutations.mutation import Mutation, after, times
+
+TRAINED = "papers.algoformer2024.trained"
+COMPARED = ("figure2a", "figure2b", "figure2c", "same-layers", "figure3", "figure4", "figure4-loop")
+
+
+def ids(*names: str) -> tuple[str, ...]:
+    return tuple(f"algoformer2024/{name}" for name in names)
+
+
+def the_other_way_round(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda of, to: right(to, of)
+
+
+def with_wider_errors(right: Callable[..., Any]) -> Callable[..., Any]:
+    def ratio(of: Any, to: Any) -> Any:
+        estimate = right(of, to)
+        return replace(estimate, standard_error=100 * (estimate.standard_error + estimate.mean))
+
+    return ratio
+
+
+MUTATIONS = [
+    Mutation(
+        "the ratio of two errors the other way round",
+        f"{TRAINED}.comparing:ratio",
+        the_other_way_round,
+        ids(*COMPARED, "figure5"),
+    ),
+    Mutation(
+        "errors so uncertain that nothing is decided",
+        f"{TRAINED}.comparing:ratio",
+        with_wider_errors,
+        ids(*COMPARED, "figure5"),
+    ),
+    Mutation(
+        "learning curves read backwards",
+        f"{TRAINED}.comparing:Curve.of",
+        after(lambda curve: curve.backwards),
+        ids("figure2a", "figure2b", "figure2c"),
+    ),
+    Mutation(
+        "gradient descent and Newton's method ten thousand times as good",
+        f"{TRAINED}.figure5:over",
+        times(1e4),
+        ids("figure5"),
+    ),
+    Mutation(
+        "an iteration that noise slows",
+        f"{TRAINED}.iterations:contraction_table",
+        after(lambda table: {**table, "change": [1e-3] * 4, "slower": [1e-3] * 4}),
+        ids("figure5"),
+    ),
+    Mutation(
+        "the error of least squares 10% off",
+        f"{TRAINED}.iterations:limit_table",
+        after(lambda table: {**table, "exact": [1.1 * table["exact"][0]]}),
+        ids("figure5"),
+    ),
+]
