@@ -3,7 +3,7 @@
 import pytest
 
 from innerloop.papers import Outcome, select
-from tests.papers.contract import assert_measured, assert_typeset
+from tests.papers.contract import assert_measured, assert_typeset, assert_waiting
 
 CORRECTED = {"theorem3.2", "eq4", "theorem4.1", "lemmaA.5"}
 HOLDING = {
