@@ -42,7 +42,7 @@ def test_a_table_of_the_catalogue_is_shown_with_its_options(capsys):
     output = " ".join(listed(capsys, "models"))
     assert "gd++" in output
     assert "options: layers=2,loops=1,std=0.05" in output
-    assert "newton" not in output
+    assert "lasso" not in output
 
 
 def test_grep_finds_text_in_names_statements_and_sources_whatever_its_case(capsys):

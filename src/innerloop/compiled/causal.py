@@ -129,7 +129,38 @@ def causal_newton(
         for a in columns
         for head in means(f"sm{a} = S m{a}", f"m{a}", 1.0, "example", f"sm{a}")
     ]
-    second = [
+    times = [
+        head
+        for a in columns
+        for head in _product(
+            f"entry {a} of mx = <m{a}, x>", f"m{a}", "x", "mx", unit[:, a : a + 1], length, chosen
+        )
+    ]
+    return Program(
+        "causal newton",
+        "our own: left open after AlgoFormer 2024, Theorem 4.2",
+        layout,
+        _read_in(d),
+        "position",
+        length,
+        [Layer(_mirrored(length)), Layer(start)],
+        [Layer(first), _newton_step(d, length, chosen)],
+        [
+            Layer(times),
+            Layer(means("answer = mean of y_j <x_j, mx>", "mx", 1.0, "label", "answer")),
+        ],
+        {"answer": torch.ones(1, 1, dtype=torch.float64)},
+        loops,
+        2 * chosen.error,
+        causal=True,
+        notes=[f"alpha = {alpha:.4g}, c = {chosen.c:.3g}"],
+    )
+
+
+def _newton_step(d: int, length: int, chosen: Precision) -> Layer:
+    """The second layer of the loop: M^T S M entry by entry, and the new M."""
+    columns, unit = range(d), torch.eye(d, dtype=torch.float64)
+    products = [
         head
         for a in columns
         for b in columns
@@ -148,32 +179,7 @@ def causal_newton(
         + identity({f"msm{a}": 1.0}, {f"msm{a}": -1.0})
         + identity({f"sm{a}": 1.0}, {f"sm{a}": -1.0})
     ]
-    times = [
-        head
-        for a in columns
-        for head in _product(
-            f"entry {a} of mx = <m{a}, x>", f"m{a}", "x", "mx", unit[:, a : a + 1], length, chosen
-        )
-    ]
-    return Program(
-        "causal newton",
-        "our own: left open after AlgoFormer 2024, Theorem 4.2",
-        layout,
-        _read_in(d),
-        "position",
-        length,
-        [Layer(_mirrored(length)), Layer(start)],
-        [Layer(first), Layer(second, update, "m += m^T - msm, sm = msm = 0")],
-        [
-            Layer(times),
-            Layer(means("answer = mean of y_j <x_j, mx>", "mx", 1.0, "label", "answer")),
-        ],
-        {"answer": torch.ones(1, 1, dtype=torch.float64)},
-        loops,
-        2 * chosen.error,
-        causal=True,
-        notes=[f"alpha = {alpha:.4g}, c = {chosen.c:.3g}"],
-    )
+    return Layer(products, update, "m += m^T - msm, sm = msm = 0")
 
 
 def _read_in(d: int) -> dict[str, Tensor]:

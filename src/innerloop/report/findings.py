@@ -126,6 +126,16 @@ def _loss_left(result: Result) -> str:
     )
 
 
+def _decoder_step(result: Result) -> str:
+    name = "largest difference of any entry of w from one explicit step: "
+    printed, ours = (check_of(result, name + case) for case in ("the printed heads", "k = 0"))
+    return (
+        "The printed heads hear the token that asks, and miss a step of descent by "
+        f"{rounded(printed.measured)}; with mirror images of the examples two heads are exact to "
+        f"{ours.measured:.0e}."
+    )
+
+
 FINDINGS = (
     Finding(
         "gatmiry2024/figure3",
@@ -157,5 +167,10 @@ FINDINGS = (
         "yang2024/rate-heads",
         "More heads raise the proven rate of training, which the paper says they lower.",
         _more_heads,
+    ),
+    Finding(
+        "algoformer2024/lemmaA.5",
+        "A decoder can descend at every example, but not as the proof has it.",
+        _decoder_step,
     ),
 )
