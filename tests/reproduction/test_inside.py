@@ -5,14 +5,13 @@ import json
 import pytest
 
 from innerloop.experiments import Experiment, Record
-from innerloop.reproduction import inside, inside_all
+from innerloop.reproduction import inside_all
 from innerloop.runs import RunStore
 
 
 @pytest.fixture
-def records(tmp_path, monkeypatch):
+def records(tmp_path):
     """One record with weights, and one with its tables alone."""
-    monkeypatch.setattr(inside, "SAMPLES", 400)
     experiment = Experiment(
         "gd:layers=1", "linear:d=2,n=6,noise_std=0.3", "exact", steps=2, schedule="constant"
     )
@@ -23,29 +22,28 @@ def records(tmp_path, monkeypatch):
     return root
 
 
-def test_a_record_with_weights_is_asked_once_and_then_found(records, tmp_path, monkeypatch):
+def test_a_record_with_weights_is_asked_once_and_then_found(records, tmp_path):
     store = RunStore(tmp_path / "runs")
-    assert inside_all(records, store, measure=False) == []
+    assert inside_all(records, store) == []
     asked = []
-    (found,) = inside_all(records, store, watch=asked.append)
+    (found,) = inside_all(records, store, workers=1, watch=asked.append)
     assert found.name == "toy/with"
     assert found.model.startswith("gd:layers=1")
     assert "free-step: identical to rounding" in found.answer  # one layer is one step
     assert "on the task and on every shift" in found.on_shifts
-    assert asked == ["what is inside toy/with"]
-    monkeypatch.setattr(inside, "identify", None)  # not asked again
-    assert inside_all(records, store, measure=False) == [found]
+    assert asked[-1] == "what is inside toy/with, 1 of 1"
+    assert inside_all(records, store) == [found]
 
 
 def test_an_answer_that_was_changed_on_disk_is_none(records, tmp_path):
     store = RunStore(tmp_path / "runs")
-    inside_all(records, store)
+    inside_all(records, store, workers=1)
     (file,) = store.root.rglob("inside.json")
     content = json.loads(file.read_text())
     content["result"]["answer"] = "ols"
     file.write_text(json.dumps(content))
-    assert inside_all(records, store, measure=False) == []
+    assert inside_all(records, store) == []
 
 
 def test_without_records_there_is_nothing_inside(tmp_path):
-    assert inside_all(tmp_path, RunStore(tmp_path / "runs")) == []
+    assert inside_all(tmp_path, RunStore(tmp_path / "runs"), workers=1) == []

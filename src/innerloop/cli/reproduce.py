@@ -96,9 +96,8 @@ def reproduce(
     known = on_disk | by_id
     with console.status("") as status:
         # Only a whole reproduction asks the models that ship; a part of it shows what is known.
-        inside = reproduction.inside_all(
-            records_root(), store, measure=not ids, watch=status.update
-        )
+        asking = 0 if ids or scale == Scale.SMOKE else workers
+        inside = reproduction.inside_all(records_root(), store, workers=asking, watch=status.update)
     shown = [known[id] for id in papers.entries() if id in known]
     page = write_report(shown, report, inside=inside)
     say(f"report: {page.resolve()}")

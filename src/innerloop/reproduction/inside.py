@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from innerloop.experiments.records import names
 from innerloop.reproduction.dependencies import code_behind
 from innerloop.reproduction.stored import Damaged, sealed, unsealed
 from innerloop.runs import RunStore, read_json, write_atomic
+from innerloop.workers import call_for_each
 
 SAMPLES = 4000
 """Prompts, half of them held out: intervals of about a hundredth."""
@@ -39,28 +42,30 @@ def inside_all(
     root: Path,
     store: RunStore,
     *,
-    measure: bool = True,
+    workers: int = 0,
     watch: Callable[[str], None] = lambda doing: None,
 ) -> list[Inside]:
     """Of every record with weights below the root.
 
     Args:
-        measure: whether what is not on disk is measured, or left out.
+        workers: processes that measure what is not on disk; with 0 it is left out.
     """
-    found = []
-    for name in names(root):
-        record = Record.open(name, root)
-        if not record.has_weights:
-            continue
-        folder = store.folder(_config(record))
-        kept = _kept(folder)
-        if kept is None and measure:
-            watch(f"what is inside {name}")
-            kept = inside_of(record)
-            write_atomic(folder / FILE, sealed(asdict(kept)))
-        if kept is not None:
-            found.append(kept)
-    return found
+    records = [Record.open(name, root) for name in names(root)]
+    folders = {r.name: store.folder(_config(r)) for r in records if r.has_weights}
+    missing = [name for name, folder in folders.items() if _kept(folder) is None]
+    if missing and workers:
+        watch(f"what is inside {len(missing)} models that ship")
+        measure = partial(_measure, root, folders)
+        with closing(call_for_each(measure, [[n] for n in missing], workers=workers)) as done:
+            for count, (name, _) in enumerate(done, 1):
+                watch(f"what is inside {name}, {count} of {len(missing)}")
+    kept = (_kept(folder) for folder in folders.values())
+    return [each for each in kept if each is not None]
+
+
+def _measure(root: Path, folders: Mapping[str, Path], name: str) -> None:
+    kept = inside_of(Record.open(name, root))
+    write_atomic(folders[name] / FILE, sealed(asdict(kept)))
 
 
 def inside_of(record: Record) -> Inside:
