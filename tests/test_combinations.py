@@ -104,6 +104,8 @@ def answers(task, algorithm):
         return algorithm == "zero"
     if task == "translation" or algorithm == "unigram":
         return task == "translation" and algorithm in ("zero", "unigram")
+    if algorithm == "posterior-mean":
+        return task in ("linear", "random-covariance", "pool", "representation")
     if algorithm in ("shown-labels", "pool-posterior"):
         return task == {"shown-labels": "dictionary", "pool-posterior": "pool"}[algorithm]
     return algorithm in ANYWHERE or task == "linear"

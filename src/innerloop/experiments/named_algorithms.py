@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -147,14 +146,14 @@ def network(task: Task, *, hidden: int = 100, steps: int = 200, lr: float = 0.05
 @of_prompts
 def tree(task: Task, *, depth: int = 4) -> Learner:
     """a greedy decision tree of scikit-learn, fitted to each prompt"""
-    trees = _scikit("tree")
+    trees = _scikit().tree
     return Scikit(lambda: trees.DecisionTreeRegressor(max_depth=depth, random_state=0))
 
 
 @of_prompts
 def boosted_trees(task: Task, *, trees: int = 50, depth: int = 4) -> Learner:
     """boosted trees of scikit-learn, fitted to each prompt"""
-    ensemble = _scikit("ensemble")
+    ensemble = _scikit().ensemble
     return Scikit(
         lambda: ensemble.GradientBoostingRegressor(
             n_estimators=trees, max_depth=depth, random_state=0
@@ -315,10 +314,12 @@ def _got(task: Task) -> str:
     return f"got a {type(task).__name__}" + (f" of {type(parts).__name__}" if parts else "")
 
 
-def _scikit(module: str) -> Any:
+def _scikit() -> Any:
     try:
-        return importlib.import_module(f"sklearn.{module}")
+        import sklearn.ensemble
+        import sklearn.tree
     except ImportError as error:
         raise ValueError(
             "trees need scikit-learn; install it with pip install 'innerloop[references]'"
         ) from error
+    return sklearn
