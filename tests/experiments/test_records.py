@@ -131,3 +131,9 @@ def test_every_record_that_ships_is_whole(name):
     assert len((SHIPPED / f"{name}.json").read_bytes()) < 100_000
     if record.has_weights:
         record.model()
+
+
+def test_names_with_numbers_are_ordered_by_size(tmp_path):
+    for steps in (25, 1600, 200):
+        (tmp_path / f"along-{steps}.json").touch()
+    assert names(tmp_path) == ["along-25", "along-200", "along-1600"]

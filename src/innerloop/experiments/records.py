@@ -14,6 +14,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -136,8 +137,14 @@ class Record:
 
 
 def names(root: Path = SHIPPED) -> list[str]:
-    """Of every record that ships."""
-    return sorted(str(p.relative_to(root).with_suffix("")) for p in root.rglob("*.json"))
+    """Of every record that ships; numbers in them by size, so that along-200 is before along-1600."""
+    found = (str(p.relative_to(root).with_suffix("")) for p in root.rglob("*.json"))
+    return sorted(found, key=_by_size)
+
+
+def _by_size(name: str) -> list[tuple[int, str]]:
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def _this_machine() -> str:
