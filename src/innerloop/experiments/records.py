@@ -137,7 +137,7 @@ class Record:
 
 
 def names(root: Path = SHIPPED) -> list[str]:
-    """Of every record that ships; numbers in them by size, so that along-200 is before along-1600."""
+    """Of every record that ships, ordered by the size of numbers: along-200, then along-1600."""
     found = (str(p.relative_to(root).with_suffix("")) for p in root.rglob("*.json"))
     return sorted(found, key=_by_size)
 
