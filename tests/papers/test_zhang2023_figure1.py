@@ -143,14 +143,6 @@ def test_repeated_rows_keep_x_and_y_in_turn(untrained):
     assert torch.equal(table[8], table[6])  # x, token 8, as the query after 3 examples
 
 
-def test_the_bootstrap_interval_is_that_of_the_mean():
-    values = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0)).double()
-    low, high = figure1_trainings.bootstrap(values, torch.Generator().manual_seed(1))
-    expected = 1.645 * values.std(0) / 2000**0.5  # of a Gaussian, for 90%
-    assert torch.allclose((high - low) / 2, expected, rtol=0.1)
-    assert torch.allclose((high + low) / 2, values.mean(0), atol=0.2 * expected.max().item())
-
-
 def test_a_shorter_training_is_the_beginning_of_a_longer_one(tmp_path):
     short, long = (figure1_trainings.on_the_way(steps) for steps in (3, 6))
     kept = []

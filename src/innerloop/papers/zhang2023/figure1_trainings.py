@@ -13,9 +13,10 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from innerloop.algorithms import curve_answers
+from innerloop.analysis.identification import Bootstrap
 from innerloop.experiments import Experiment, Run, Study
 from innerloop.models import InContext
 from innerloop.models.blocks import Positions
@@ -131,21 +132,13 @@ def curve(model: nn.Module, task: Task, unit: float) -> Iterator[Mapping[str, An
     for _ in range(PROMPTS // 64):
         prompt = task.sample(64, generator=generator)
         errors.append((curve_answers(model, prompt) - prompt.curve_targets()).square() / unit)
-    low, high = bootstrap(torch.cat(errors).double(), generator)
-    means = torch.cat(errors).double().mean(0)
-    for count, values in enumerate(zip(means.tolist(), low.tolist(), high.tolist(), strict=True)):
-        yield {"examples": count, **dict(zip(("error", "low", "high"), values, strict=True))}
-
-
-def bootstrap(values: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The interval that holds the share `COVERED` of resampled means, column by column."""
-    count = len(values)
-    drawn = torch.randint(count, (RESAMPLES, count), generator=generator)
-    often = torch.zeros(RESAMPLES, count, dtype=values.dtype)
-    often.scatter_add_(1, drawn, torch.ones_like(often))
-    means = often @ values / count  # [resamples, columns]
+    drawn = Bootstrap.of(torch.cat(errors).double(), generator=generator, resamples=RESAMPLES)
     tail = (1 - COVERED) / 2
-    return means.quantile(tail, dim=0), means.quantile(1 - tail, dim=0)
+    low, high = (drawn.resampled.quantile(share, dim=0) for share in (tail, 1 - tail))
+    for count, values in enumerate(
+        zip(drawn.mean.tolist(), low.tolist(), high.tolist(), strict=True)
+    ):
+        yield {"examples": count, **dict(zip(("error", "low", "high"), values, strict=True))}
 
 
 def with_other_rows(model: nn.Module, n: int) -> dict[str, nn.Module]:
