@@ -112,7 +112,7 @@ def _describe(made: Construction, model: torch.nn.Module, task: Task, unroll: bo
     with torch.no_grad():
         distance = (answers(model, prompts) - answers(made.explicit, prompts)).abs().max().item()
     say(
-        f"error after {made.program.loops} loops: expected up to {made.program.expected_error:.1e} "
+        f"error after {made.program.loops} loops: expected about {made.program.expected_error:.1e} "
         f"of the labels' size, measured {distance:.1e} on {FRESH} prompts"
     )
     looped = made.program.model()

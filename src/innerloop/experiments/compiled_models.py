@@ -39,18 +39,22 @@ class Construction:
 
 @dataclass(frozen=True)
 class Products:
-    """Of features on a sample of prompts: the mean |f|^2 and the largest eigenvalues."""
+    """Of features on a sample of prompts: the mean |f|^2 and the eigenvalues."""
 
     size: float
-    largest: Tensor
-    """Of (1/n) sum_i f_i f_i^T, one for each prompt."""
+    eigenvalues: Tensor
+    """Of (1/n) sum_i f_i f_i^T, ascending, [prompts, k]."""
+
+    @property
+    def largest(self) -> Tensor:
+        return self.eigenvalues[:, -1]
 
     @classmethod
     def of(cls, features: Tensor, examples: int | None = None) -> Products:
         """Of [prompts, n, k]; divided by another n if that is given."""
         gram = features.mT @ features / (features.shape[1] if examples is None else examples)
         size = features.square().sum(-1).mean().item()
-        return cls(size, torch.linalg.eigvalsh(gram.double())[:, -1])
+        return cls(size, torch.linalg.eigvalsh(gram.double()))
 
     def step(self, given: float | None) -> float:
         """The step size that is given, or half of the longest that is stable on all prompts."""
@@ -77,6 +81,13 @@ class Products:
                 f"prompts; below {stable:.3g} it converges on {1 - DIVERGING:.0%}"
             )
         return given
+
+    def growth(self, alpha: float, steps: int) -> float:
+        """The largest eigenvalue of M after these steps of Newton's iteration, at least 1, on all
+        but a few prompts: (1 - (1 - alpha s^2)^(2^steps)) / s for an eigenvalue s of the mean."""
+        s = self.eigenvalues.clamp_min(torch.finfo(torch.float64).eps)
+        inverse = -torch.expm1(2.0**steps * torch.log1p(-(alpha * s**2).clamp(max=1))) / s
+        return max(1.0, inverse.amax(-1).quantile(1 - DIVERGING).item())
 
 
 class CompiledFactory:
@@ -176,7 +187,7 @@ def compiled_newton(
     *,
     loops: int = 20,
     alpha: float | None = None,
-    form: Form = "sinks",
+    form: Form = "mirrored",
     c: float | None = None,
     sink: float | None = None,
     error: float | None = None,
@@ -192,6 +203,7 @@ def compiled_newton(
         alpha=start,
         form=form,
         size=seen.size,
+        growth=seen.growth(start, loops),
         c=c,
         sink=sink,
         dtype=_dtype(task),
@@ -347,4 +359,4 @@ def _dtype(task: Task) -> torch.dtype:
 def _of_prefixes(x: Tensor) -> Products:
     """Of all beginnings of a prompt: short ones have the largest eigenvalues."""
     parts = [Products.of(x[:, : k + 1]) for k in range(x.shape[1])]
-    return Products(parts[-1].size, torch.cat([part.largest for part in parts]))
+    return Products(parts[-1].size, torch.cat([part.eigenvalues for part in parts]))

@@ -155,11 +155,15 @@ def newton(scale: Scale) -> Verdict:
 
 
 def unmasked(program: Program) -> Program:
-    """The same without the mask on the query, whose place in the patterns is -1000."""
+    """The same without the mask on the query: x tokens, and it itself, hear it as an example."""
 
     def heard(match: Match) -> Match:
-        of_positions = match.query == match.key == program.position
-        return replace(match, by=match.by.clamp_min(0)) if of_positions else match  # type: ignore[union-attr]
+        if not match.query == match.key == program.position:
+            return match
+        assert isinstance(match.by, Tensor)
+        pattern = match.by.clone()
+        pattern[::2, -1] = 0
+        return replace(match, by=pattern)
 
     def layer(part: Layer) -> Layer:
         products = len(part.heads) == 2  # a copying head has a pattern of its own
