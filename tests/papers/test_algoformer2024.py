@@ -13,7 +13,7 @@ HOLDING = {
 }
 WAITING = {
     *("figure2a", "figure2b", "figure2c", "same-layers", "figure3", "figure4", "figure4-loop"),
-    *("figure5", "table1"),
+    *("figure2a-d20", "figure5", "table1"),
 }
 """Figures whose trainings are not all recorded."""
 ENTRIES = select(["algoformer2024"])

@@ -8,7 +8,7 @@ theorem4_1.py: eq4, lemmaA.4, theorem4.1
 theorem4_2.py: lemmaA.5, theorem4.2, theorem4.2-newton
 section2_2.py: section2.2, section2.2-parameters
 accuracy.py: accuracy
-trained/figure2.py: figure2a, figure2b, figure2c
+trained/figure2.py: figure2a, figure2a-d20, figure2b, figure2c
 trained/same_layers.py: same-layers
 trained/figure3.py: figure3
 trained/figure4.py: figure4, figure4-loop

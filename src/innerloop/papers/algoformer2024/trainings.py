@@ -58,6 +58,18 @@ def figure2(panel: str, scale: str) -> dict[str, Experiment]:
     return every
 
 
+def figure2a_d20(scale: str) -> dict[str, Experiment]:
+    """Two architectures with as many parameters at the paper's d = 20 and 40 examples, the same at
+    every scale; width 128 for 256."""
+    task = "representation:d=20,n=40,dtype=float32"
+    return {
+        name: small(
+            ARCHITECTURES[name], task, width=128, curriculum="grow:dims=5,every=100", steps=2500
+        )
+        for name in ("algoformer", "standard-3-layers")
+    }
+
+
 WINDOWS = {"quick": ((8, 1), (8, 6), (4, 4), (2, 2)), "paper": ((20, 5), (20, 15), (10, 10))}
 """(T, dT) of Figure 3; the paper's values stand in its picture alone."""
 
@@ -148,16 +160,20 @@ def small(
     window: int = WINDOW,
     *,
     heads: int = 4,
+    width: int = 32,
     seed: int = 0,
     truncate: bool = True,
+    curriculum: str = "none",
+    steps: int = 3000,
 ) -> Experiment:
     return Experiment(
-        f"{model},width=32,heads={heads}",
+        f"{model},width={width},heads={heads}",
         task,
         _objective(model, loops, window, truncate=truncate),
         "muon",
         "stable-decay",
-        steps=3000,
+        curriculum,
+        steps=steps,
         seed=seed,
     )
 

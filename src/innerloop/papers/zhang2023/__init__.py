@@ -13,6 +13,7 @@ lemmasA3_A5_C5_C7.py: lemmaA.3, lemmaA.4, lemmaA.5, lemmaC.5, lemmaC.6, lemmaC.7
 appendixD.py: lemmaD.1, lemmaD.2, lemmaD.3, lemmaD.4
 figure1.py: random-covariance
 figure1_gpt2.py: figure1, figure1-positions
+figure1_d20.py: figure1-d20
 theorems_drawn.py: error-lengths, gradient-flow
 shifts_figure.py: shifts
 
@@ -26,4 +27,5 @@ starts of flows, `drawing.py` what the figures share.
 from innerloop.papers.zhang2023 import lemma5_1, lemmas5_2_C1_C3, lemmas5_3_C4, lemmas5_4_C8
 from innerloop.papers.zhang2023 import lemmasA3_A5_C5_C7, theorems4_1_4_5, theorem4_2, corollary4_3
 from innerloop.papers.zhang2023 import section4_2_shifts, eq4_13, appendixD, figure1, figure1_gpt2
+from innerloop.papers.zhang2023 import figure1_d20
 from innerloop.papers.zhang2023 import theorems_drawn, shifts_figure

@@ -136,7 +136,10 @@ def spikes(e: Error, over: Callable[[Callable[[int, int], float]], Estimate]) ->
 
 def larger_contexts(e: Error, pairs: Sequence[tuple[int, int]]) -> list[Check]:
     """Trained on random covariances, longer training prompts give smaller errors."""
-    shortest, *_, longest = sorted({n for n, _ in pairs})
+    lengths = sorted({n for n, _ in pairs})
+    if len(lengths) == 1:
+        return []
+    shortest, longest = lengths[0], lengths[-1]
     seeds = sorted({s for _, s in pairs})
 
     def ratio(m: int) -> Estimate:
@@ -189,7 +192,8 @@ def draw(tables: Tables) -> Picture:
 def _mean_and_range(
     axes: Axes, rows: dict[str, np.ndarray], style: str, colour: str, label: str
 ) -> None:
-    """The mean over seeds; shaded, from the lowest bootstrap interval to the highest."""
+    """The mean over seeds, or over what stands for them; shaded, from the lowest `low` to the
+    highest `high`."""
     counts = np.unique(rows["examples"])
     of = [rows["examples"] == count for count in counts]
     axes.plot(

@@ -13,7 +13,8 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from innerloop.algorithms import curve_answers
 from innerloop.analysis.identification import Bootstrap
@@ -100,8 +101,7 @@ def as_printed(kind: str, n: int) -> Experiment:
 def measure(run: Run) -> Tables:
     """Errors of predicting the query after M examples, over E y^2, on the four kinds of prompts;
     and on those of the covariance I with other rows in the table of positions."""
-    table = _positions(run.model)
-    longest = (len(table.table) - 1) // 2 if table is not None else LONGEST["quick"]
+    table, longest = _positions(run.model), longest_prompt(run.model)
     tables = {
         "curves": as_table(
             {"test": test, **row}
@@ -118,6 +118,12 @@ def measure(run: Run) -> Tables:
     return tables
 
 
+def longest_prompt(model: nn.Module) -> int:
+    """Examples of the longest prompt that the model can read, or of the longest here."""
+    table = _positions(model)
+    return LONGEST["quick"] if table is None else (len(table.table) - 1) // 2
+
+
 def tested(trained: Task, c: float, n: int) -> Task:
     """Noiseless linear regression with prompts of n examples; c = 0 is the covariance I."""
     white = LinearRegression.isotropic(trained.d, n, dtype=torch.float32)
@@ -125,14 +131,22 @@ def tested(trained: Task, c: float, n: int) -> Task:
 
 
 @torch.no_grad()
+def errors(
+    model: nn.Module, task: Task, generator: torch.Generator
+) -> Float[Tensor, "prompts examples"]:
+    """The squared error at every M, on fresh prompts."""
+    parts = []
+    for _ in range(PROMPTS // 64):
+        prompt = task.sample(64, generator=generator)
+        parts.append((curve_answers(model, prompt) - prompt.curve_targets()).square())
+    return torch.cat(parts).double()
+
+
 def curve(model: nn.Module, task: Task, unit: float) -> Iterator[Mapping[str, Any]]:
     """The mean of the squared error over `unit` at every M, with its bootstrap interval."""
     generator = torch.Generator().manual_seed(0)
-    errors = []
-    for _ in range(PROMPTS // 64):
-        prompt = task.sample(64, generator=generator)
-        errors.append((curve_answers(model, prompt) - prompt.curve_targets()).square() / unit)
-    drawn = Bootstrap.of(torch.cat(errors).double(), generator=generator, resamples=RESAMPLES)
+    off = errors(model, task, generator) / unit
+    drawn = Bootstrap.of(off, generator=generator, resamples=RESAMPLES)
     tail = (1 - COVERED) / 2
     low, high = (drawn.resampled.quantile(share, dim=0) for share in (tail, 1 - tail))
     for count, values in enumerate(

@@ -50,6 +50,13 @@ def study(panel: str) -> Study:
 
 
 STUDIES = {panel: study(panel) for panel in trainings.TASKS}
+D20 = Study(
+    "algoformer2024/figure2a-d20",
+    trainings.figure2a_d20,
+    measured,
+    seconds_per_step,
+    with_weights=lambda name: True,
+)
 
 
 def deep_standard(tables: Tables) -> str:
@@ -81,6 +88,15 @@ def judge(tables: Tables) -> Verdict:
     three = {name: NAMES[name] for name in ("algoformer", "looped", standard)}
     printed = [*falls(tables, three), *compared(tables, "algoformer", [standard, "looped"])]
     return Verdict(printed, remarks=[*remarks(tables), *representations(tables)])
+
+
+def judge_two(tables: Tables) -> Verdict:
+    """Falling curves, and AlgoFormer below a standard transformer with as many parameters."""
+    rival = "standard-3-layers"
+    two = {name: NAMES[name] for name in ("algoformer", rival)}
+    return Verdict(
+        [*falls(tables, two), *compared(tables, "algoformer", [rival])], remarks=remarks(tables)
+    )
 
 
 def judge_chain(tables: Tables) -> Verdict:
@@ -157,8 +173,8 @@ def draw(tables: Tables) -> Picture:
     return picture
 
 
-def numbers(panel: str, scale: Scale) -> Numbers:
-    results = STUDIES[panel].results(scale)
+def numbers(study: Study, scale: Scale) -> Numbers:
+    results = study.results(scale)
     seeds = len({record.experiment.seed for record in results.values()})
     task = next(iter(results.values())).experiment.task
     caption = (
@@ -181,7 +197,20 @@ def numbers(panel: str, scale: Scale) -> Numbers:
     study=STUDIES["figure2a"],
 )
 def figure2a(scale: Scale) -> Numbers:
-    return numbers("figure2a", scale)
+    return numbers(STUDIES["figure2a"], scale)
+
+
+@figure(
+    "algoformer2024/figure2a-d20",
+    "The same at the paper's d = 20 and 40 examples, one training each: the error falls, and "
+    "AlgoFormer outperforms a standard transformer with as many parameters",
+    source="Figure 2 (a), section 5.2",
+    judge=judge_two,
+    draw=draw,
+    study=D20,
+)
+def figure2a_d20(scale: Scale) -> Numbers:
+    return numbers(D20, scale)
 
 
 @figure(
@@ -194,7 +223,7 @@ def figure2a(scale: Scale) -> Numbers:
     study=STUDIES["figure2b"],
 )
 def figure2b(scale: Scale) -> Numbers:
-    return numbers("figure2b", scale)
+    return numbers(STUDIES["figure2b"], scale)
 
 
 @figure(
@@ -207,4 +236,4 @@ def figure2b(scale: Scale) -> Numbers:
     study=STUDIES["figure2c"],
 )
 def figure2c(scale: Scale) -> Numbers:
-    return numbers("figure2c", scale)
+    return numbers(STUDIES["figure2c"], scale)
