@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -102,40 +103,18 @@ def causal_newton(
         raise ValueError(f"alpha must be positive and finite, got {alpha}")
     chosen = precision("mirrored", float(d) if size is None else size, dtype, c=c)
     length = 2 * n + 1
-    columns = range(d)
-    blocks = {f"{kind}{a}": d for kind in ("m", "sm", "msm") for a in columns}
+    blocks = {f"{kind}{a}": d for kind in ("m", "sm", "msm") for a in range(d)}
     layout = Layout(x=d, y=1, example=d, label=1, **blocks, mx=d, answer=1, position=length)
-    unit = torch.eye(d, dtype=torch.float64)
-    asks, seen = _covariates(length), [Match("position", "position", _all_but_the_first(length))]
-
-    def means(does: str, query: str, by: Matrix, source: str, target: str) -> list[Head]:
-        """The mean of source_j <query, x_j> over the examples before."""
-        matches, moves = [Match(query, "example", by)], [Move(source, target, 1.0)]
-        return bilinear(does, matches, moves, c=chosen.c, also=seen)
-
-    start = [
-        head
-        for a in columns
-        for head in means(
-            f"m{a} = alpha S e{a}",
-            "position",
-            alpha * asks.mT @ unit[a : a + 1],
-            "example",
-            f"m{a}",
-        )
-    ]
-    first = [
-        head
-        for a in columns
-        for head in means(f"sm{a} = S m{a}", f"m{a}", 1.0, "example", f"sm{a}")
-    ]
-    times = [
-        head
-        for a in columns
-        for head in _product(
+    unit, asks = torch.eye(d, dtype=torch.float64), _covariates(length)
+    means = partial(_means, length, chosen)
+    start, first, times = [], [], []  # heads, column by column
+    for a in range(d):
+        column = alpha * asks.mT @ unit[a : a + 1]
+        start += means(f"m{a} = alpha S e{a}", "position", column, "example", f"m{a}")
+        first += means(f"sm{a} = S m{a}", f"m{a}", 1.0, "example", f"sm{a}")
+        times += _product(
             f"entry {a} of mx = <m{a}, x>", f"m{a}", "x", "mx", unit[:, a : a + 1], length, chosen
         )
-    ]
     return Program(
         "causal newton",
         "our own: left open after AlgoFormer 2024, Theorem 4.2",
@@ -154,6 +133,19 @@ def causal_newton(
         2 * chosen.error,
         causal=True,
         notes=[f"alpha = {alpha:.4g}, c = {chosen.c:.3g}"],
+    )
+
+
+def _means(
+    length: int, chosen: Precision, does: str, query: str, by: Matrix, source: str, target: str
+) -> list[Head]:
+    """The mean of source_j <query, x_j> over the examples before."""
+    return bilinear(
+        does,
+        [Match(query, "example", by)],
+        [Move(source, target, 1.0)],
+        c=chosen.c,
+        also=[Match("position", "position", _all_but_the_first(length))],
     )
 
 

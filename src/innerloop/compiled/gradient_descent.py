@@ -11,7 +11,6 @@ the empty last token of the paper, and its layer after the loop, are not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from torch import Tensor
 from innerloop.compiled.accuracy import MIRRORED, Form, precision
 from innerloop.compiled.layout import Layout
 from innerloop.compiled.primitives import MASKED, bilinear, copying, identity, leaky
-from innerloop.compiled.program import Counts, Head, Layer, Match, Move, Program, Units
+from innerloop.compiled.program import Counts, Head, Layer, Match, Move, Program
 from innerloop.tasks.representation import LeakyNetwork
 
 
@@ -79,17 +78,14 @@ def gradient_descent(
         also=[Match("position", "position", listening(n, chosen.sink))],
         scheme=chosen.scheme,
     )
-    shrink: Sequence[Units] = ()
-    if penalty:
-        # Attention has added its update; (1 - decay) (r + u / (1 - decay)) - decay y is what is
-        # wanted, since A f = r - label, label being the first residual -y.
-        shrink = identity({"residual": 1.0, "label": -1.0}, {"residual": -decay})
+    # Attention has added its update; (1 - decay) (r + u / (1 - decay)) - decay y is what is wanted,
+    # since A f = r - label, label being the first residual -y.
+    shrink = identity({"residual": 1.0, "label": -1.0}, {"residual": -decay}) if penalty else []
     entry = torch.eye(d + outputs, dtype=torch.float64)
     read_in = {"x": entry[:d], "y": entry[d:]}
-    if form in MIRRORED:
-        read_in["residual"] = entry[d:]  # of a y token: the mirror image of -y
-        if penalty:
-            read_in["label"] = entry[d:]
+    # The residual of a y token is the mirror image of -y.
+    mirrored = ("residual", *(["label"] if penalty else [])) if form in MIRRORED else ()
+    read_in |= dict.fromkeys(mirrored, entry[d:])
     layers = len(representation.weights) if representation else 0
     return Program(
         "representation" if representation else "gradient descent",

@@ -60,8 +60,31 @@ def autoregression(
         **window, x=d, next=d, number=1, last=1, feature=inner, key=inner, residual=d, update=d,
         answer=d, position=length,
     )  # fmt: skip
-    partial = torch.ones(1, length, dtype=torch.float64)
-    partial[:, q - 1 :] = 0  # tokens before the q-th have no full window
+    unit = torch.eye(d, dtype=torch.float64)
+    layers = len(representation.weights)
+    return Program(
+        "autoregression",
+        "AlgoFormer 2024, Theorem 3.2",
+        layout,
+        {"x": unit},
+        "position",
+        length,
+        _windows(representation, list(window), length, inner),
+        [descent("feature", step_size / n, length, d, chosen)],
+        [],
+        {"answer": unit},
+        loops,
+        chosen.error,
+        stated=Counts((layers + 2, max(q, 1)), (1, 2), (1, 1)),
+        notes=[f"c = {chosen.c:.3g}, C = {chosen.sink:g}"],
+    )
+
+
+def _windows(
+    representation: LeakyNetwork, window: list[str], length: int, inner: int
+) -> list[Layer]:
+    """Every token gets phi of its window, and its label: from one layer more than phi has."""
+    d, q = representation.outputs, len(window) + 1
     copies = [
         copying(
             f"{rows} = x of {i} tokens before",
@@ -71,13 +94,15 @@ def autoregression(
         )
         for rows, i in zip(window, range(q - 1, 0, -1), strict=True)
     ]
+    partial = torch.ones(1, length, dtype=torch.float64)
+    partial[:, q - 1 :] = 0  # tokens before the q-th have no full window
+    closed = {"position": partial}
     _, *others = network_layers(representation, "x", "feature", inner)  # the first is below
     parts = representation.weights[0].split(d, dim=1)  # of the oldest point first
     wide = {
         rows: torch.nn.functional.pad(part.double(), (0, 0, 0, inner - len(part)))
         for rows, part in zip([*window, "x"], parts, strict=True)
     }
-    closed = {"position": partial}
     into = leaky(wide, {"feature": 1.0}, slope=representation.slope, off=closed)
     copy = Layer([*copies, next_token(length)], [*_find_last(length), *into],
                  "last = 1 without a next token; layer 1 of phi, of full windows")  # fmt: skip
@@ -90,23 +115,7 @@ def autoregression(
         ],
         "key = phi and residual = -next, but not at the last token",
     )
-    layers = len(representation.weights)
-    return Program(
-        "autoregression",
-        "AlgoFormer 2024, Theorem 3.2",
-        layout,
-        {"x": unit},
-        "position",
-        length,
-        [copy, *others, ready],
-        [descent("feature", step_size / n, length, d, chosen)],
-        [],
-        {"answer": unit},
-        loops,
-        chosen.error,
-        stated=Counts((layers + 2, max(q, 1)), (1, 2), (1, 1)),
-        notes=[f"c = {chosen.c:.3g}, C = {chosen.sink:g}"],
-    )
+    return [copy, *others, ready]
 
 
 def chain_of_thought(
@@ -141,6 +150,28 @@ def chain_of_thought(
         x=d, next=d, number=1, last=1, level=levels, other=1, feature=d, key=d, residual=d,
         update=d, answer=d, output=d, position=length,
     )  # fmt: skip
+    unit = torch.eye(d, dtype=torch.float64)
+    activated = leaky({"answer": unit}, {"output": 1.0}, slope=slope)
+    return Program(
+        "chain of thought",
+        "AlgoFormer 2024, Theorem 3.3",
+        layout,
+        {"x": unit},
+        "position",
+        length,
+        _level_by_level(d, slope, levels, length),
+        [descent("feature", step_size / n, length, d, chosen)],
+        [Layer((), activated, "output = activation of the answer")],
+        {"output": unit},
+        loops,
+        chosen.error,
+        stated=Counts((7, 2), (1, 2), (1, 1)),
+        notes=[f"c = {chosen.c:.3g}, C = {chosen.sink:g}"],
+    )
+
+
+def _level_by_level(d: int, slope: float, levels: int, length: int) -> list[Layer]:
+    """Tokens of the last one's level become examples; all others stay empty."""
     own = torch.zeros(levels, length, dtype=torch.float64)
     own[torch.arange(length) % levels, torch.arange(length)] = 1
     everyone_to_the_last = MASKED * torch.arange(length).double().expand(length, -1)
@@ -158,30 +189,14 @@ def chain_of_thought(
         *leaky({"x": unit}, {"key": 1.0}, slope=1.0, off=off | LAST),
         *leaky({"next": unit}, {"residual": -1.0}, slope=1 / slope, off=off | LAST),
     ]
-    activated = leaky({"answer": unit}, {"output": 1.0}, slope=slope)
-    return Program(
-        "chain of thought",
-        "AlgoFormer 2024, Theorem 3.3",
-        layout,
-        {"x": unit},
-        "position",
-        length,
-        [
-            Layer(
-                [next_token(length), level],
-                [*_find_last(length), *other],
-                "last = 1 without a next token; other = 1 at other levels",
-            ),
-            Layer((), gates, "feature, key = s and residual = -inverse(next), of this level"),
-        ],
-        [descent("feature", step_size / n, length, d, chosen)],
-        [Layer((), activated, "output = activation of the answer")],
-        {"output": unit},
-        loops,
-        chosen.error,
-        stated=Counts((7, 2), (1, 2), (1, 1)),
-        notes=[f"c = {chosen.c:.3g}, C = {chosen.sink:g}"],
-    )
+    return [
+        Layer(
+            [next_token(length), level],
+            [*_find_last(length), *other],
+            "last = 1 without a next token; other = 1 at other levels",
+        ),
+        Layer((), gates, "feature, key = s and residual = -inverse(next), of this level"),
+    ]
 
 
 def next_token(length: int) -> Head:
