@@ -45,10 +45,17 @@ class Ridge:
             )
 
     def weights(self, prompt: Prompt) -> Float[Tensor, "batch d"]:
-        identity = torch.eye(prompt.d).to(prompt.x)
-        normal_matrix = prompt.x.mT @ prompt.x + self.penalty * identity  # [batch, d, d]
-        moment = prompt.x.mT @ prompt.y.unsqueeze(-1)  # [batch, d, 1]
-        return torch.cholesky_solve(moment, torch.linalg.cholesky(normal_matrix)).squeeze(-1)
+        """(X^T X + penalty)^-1 X^T y, or with fewer examples than coordinates the same number as
+        X^T (X X^T + penalty)^-1 y, whose matrix a small penalty does not leave singular."""
+        x, y = prompt.x, prompt.y.unsqueeze(-1)
+        if prompt.n < prompt.d:
+            return (x.mT @ self._solve(x @ x.mT, y)).squeeze(-1)
+        return self._solve(x.mT @ x, x.mT @ y).squeeze(-1)
+
+    def _solve(self, matrix: Tensor, right: Tensor) -> Tensor:
+        """(matrix + penalty)^-1 right."""
+        penalised = matrix + self.penalty * torch.eye(matrix.shape[-1]).to(matrix)
+        return torch.cholesky_solve(right, torch.linalg.cholesky(penalised))
 
     def __call__(self, prompt: Prompt) -> Float[Tensor, "batch queries"]:
         return linear_prediction(self.weights(prompt), prompt)

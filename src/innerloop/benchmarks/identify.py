@@ -43,9 +43,6 @@ TASKS_PLANTED = (
     "linear:d=5,n=20,noise_std=0.5",
 )
 SKEWED = "linear:d=3,n=10,prior=inverse,spectrum=1/0.5/0.25,noise_std=0.3"
-ROUNDED = "ridge(penalty=1e-09) on linear:d=5,n=3,noise_std=0"
-"""The one case that is missed, and should be: with fewer examples than coordinates, X^T X + 1e-9 I
-has a condition number of 1e10, and the rounding of the planted learner itself exceeds sqrt(eps)."""
 TOLERANCE = 0.05
 """Relative, of penalties, step sizes and the like; numbers of steps must be exact."""
 

@@ -44,7 +44,7 @@ STEPS = (*range(1, 65), 128, 256, 512)
 """Numbers of gradient steps that are tried."""
 LAYERS = range(1, 9)
 """Numbers of steps whose best step sizes theory gives."""
-PENALTY = Free("penalty", decades(-9.0, 4.0, 27), "penalty")
+PENALTY = Free("penalty", decades(-12.0, 4.0, 33), "penalty")
 STEP_SIZE = Free("step_size", decades(-4.0, 0.7, 30), "step")
 TRANSFORM = Free("transform", (-2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 1.5, 2.0, 4.0))
 SCALE = Free("scale", (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0))

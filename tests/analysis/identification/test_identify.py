@@ -22,7 +22,7 @@ from innerloop.algorithms import (
 )
 from innerloop.analysis import distinguish, identify
 from innerloop.analysis.identification import Fixed, Grade, InItsPrecision, telling_shifts
-from innerloop.benchmarks.identify import ROUNDED, false_alarms, outsiders, planted, recover
+from innerloop.benchmarks.identify import false_alarms, outsiders, planted, recover
 from innerloop.experiments import TASKS, Experiment, candidates_for
 from innerloop.models import GradientDescentWeights, LinearAttention
 from innerloop.tasks import LinearRegression, moved
@@ -102,8 +102,10 @@ def test_what_coincides_on_the_task_is_a_tie_and_the_shifts_break_it():
     assert {"ols", "ridge", "newton", "posterior-mean"} <= leading(result).keys()
     assert result.decision.best.candidate.name == "ols"
     told = distinguish(LeastSquares(), CLEAN, result, samples=400, generator=seeded(1))
-    assert [c.name for c in told.survivors] == ["ols", "posterior-mean"]
-    assert "on the task and on every shift: ols, posterior-mean" in told.sentence
+    # Ridge regression with a penalty of rounding is least squares; Newton's steps are not enough.
+    assert [c.name for c in told.survivors] == ["ols", "posterior-mean", "ridge"]
+    assert told.survivors[-1].parameters["penalty"] < 1e-9
+    assert "on the task and on every shift: ols, posterior-mean, ridge" in told.sentence
 
 
 def test_ridge_with_the_bayesian_penalty_is_the_posterior_mean_and_the_simpler_one_is_first():
@@ -313,8 +315,8 @@ def test_the_same_seed_gives_the_same_answer():
 def test_every_algorithm_of_the_catalogue_is_found_again(case):
     """Named to rounding; if not with its own parameters, what is named is the same everywhere."""
     found = recover(case)
-    assert found.recovered == (str(case) != ROUNDED), found
-    assert found.exactly or len(found.named) > 1 or str(case) == ROUNDED, found
+    assert found.recovered, found
+    assert found.exactly or len(found.named) > 1, found
 
 
 @pytest.mark.slow

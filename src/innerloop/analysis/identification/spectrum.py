@@ -35,11 +35,12 @@ class Spectrum:
     def of(cls, prompt: Prompt) -> Spectrum:
         s, m = prompt.moments()
         values, vectors = torch.linalg.eigh(s)
-        # Directions that no example spans have the eigenvalue 0 up to rounding.
+        # Directions that no example spans have the eigenvalue 0 up to rounding, and so has m there.
         rounding = max(prompt.n, prompt.d) * torch.finfo(values.dtype).eps * values[:, -1:]
-        moment = (m.unsqueeze(1) @ vectors).squeeze(1)
+        spanned = values > rounding
+        moment = torch.where(spanned, (m.unsqueeze(1) @ vectors).squeeze(1), 0)
         coefficients = (prompt.x_query @ vectors) * moment.unsqueeze(1)
-        values = torch.where(values > rounding, values, 0)
+        values = torch.where(spanned, values, 0)
         scale = max(values.mean().item(), torch.finfo(values.dtype).tiny ** 0.5)
         return cls(values, coefficients, max(prompt.n, 1), scale)
 
