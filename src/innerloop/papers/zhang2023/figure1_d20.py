@@ -66,7 +66,7 @@ STUDY = Study(
 
 @figure(
     "zhang2023/figure1-d20",
-    "The same at the paper's d = 20 and N = 40",
+    "What Figure 1 is said to show, at the paper's d = 20 and N = 40, of one training each",
     source="Figure 1 and section 4.3",
     judge=judge,
     draw=draw,
