@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -98,12 +98,19 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(shape.dropout) if shape.dropout else nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "batch length width"], *, causal: bool = True
-    ) -> Float[Tensor, "batch length width"]:
+        self,
+        x: Float[Tensor, "batch length width"],
+        *,
+        causal: bool = True,
+        kept: Int[Tensor, " positions"] | None = None,
+    ) -> Float[Tensor, "batch _ width"]:
+        """The residuals of all tokens; of these positions alone, if they are given: then only they
+        pass the feed-forward network, which is most of a layer."""
+        chosen = slice(None) if kept is None else kept
         if self.shape.norm == "post":
-            x = self.attention_norm(x + self.attention(x, causal=causal))
+            x = self.attention_norm(x + self.attention(x, causal=causal))[:, chosen]
             return self.feed_forward_norm(x + self.feed_forward(x))
-        x = x + self.attention(self.attention_norm(x), causal=causal)
+        x = (x + self.attention(self.attention_norm(x), causal=causal))[:, chosen]
         return x + self.feed_forward(self.feed_forward_norm(x))
 
     def attention(

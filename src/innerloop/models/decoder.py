@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from innerloop.models.blocks import Block, BlockShape, Positions, Start, unset_linear
@@ -62,10 +62,14 @@ class Stack(nn.Module):
                 )
         self.blocks = nn.ModuleList(Block(shape, dtype=dtype) for shape in shapes)
 
-    def forward(self, x: Residual, *, causal: bool) -> Residual:
-        for block in self.blocks:
+    def forward(
+        self, x: Residual, *, causal: bool, kept: Int[Tensor, " positions"] | None = None
+    ) -> Float[Tensor, "batch _ width"]:
+        """The residuals after all layers; of these positions alone, if they are given."""
+        *others, last = self.blocks
+        for block in others:
             x = block(x, causal=causal)
-        return x
+        return last(x, causal=causal, kept=kept)
 
     def steps(self, x: Residual, name: str, *, causal: bool) -> Iterator[Layer]:
         """The same, layer by layer."""
@@ -116,16 +120,9 @@ class SequenceModel(nn.Module):
         )
         self.read_out = unset_linear(shape.width, outputs, dtype)
 
-    def residual(self, x: Residual) -> Residual:
-        """What the read-out sees, from embedded tokens."""
-        raise NotImplementedError
-
     def steps(self, x: Residual) -> Iterator[Layer]:
-        """The same, layer by layer."""
+        """What is done with embedded tokens, layer by layer."""
         raise NotImplementedError
-
-    def forward(self, batch: TokenSequence) -> Float[Tensor, "batch positions outputs"]:
-        return self._read(self.residual(self._embed(batch)), batch)
 
     @torch.no_grad()
     def trace(self, batch: TokenSequence) -> Trace:
@@ -135,7 +132,7 @@ class SequenceModel(nn.Module):
             [layer.name for layer in layers],
             torch.stack([layer.after for layer in layers]),
             [layer.block.attention_map(layer.before, causal=self.causal) for layer in layers],
-            torch.stack([self._read(layer.after, batch) for layer in layers]),
+            torch.stack([self._read(layer.after[:, batch.readout]) for layer in layers]),
         )
 
     def _embed(self, batch: TokenSequence) -> Residual:
@@ -151,9 +148,10 @@ class SequenceModel(nn.Module):
             )
         return self.positions(self.read_in(batch.tokens))
 
-    def _read(self, residual: Residual, batch: TokenSequence) -> Tensor:
-        # Only what is asked for is normalised and read.
-        return self.read_out(self.final_norm(residual[:, batch.readout]))
+    def _read(
+        self, asked: Float[Tensor, "batch positions width"]
+    ) -> Float[Tensor, "batch positions outputs"]:
+        return self.read_out(self.final_norm(asked))
 
 
 class Decoder(SequenceModel):
@@ -187,8 +185,9 @@ class Decoder(SequenceModel):
         self.stack = Stack(layers, shape, dtype=dtype)
         (start or Start.by_fan_in()).draw(self, generator)
 
-    def residual(self, x: Residual) -> Residual:
-        return self.stack(x, causal=self.causal)
+    def forward(self, batch: TokenSequence) -> Float[Tensor, "batch positions outputs"]:
+        x = self.stack(self._embed(batch), causal=self.causal, kept=batch.readout)
+        return self._read(x)
 
     def steps(self, x: Residual) -> Iterator[Layer]:
         return self.stack.steps(x, "", causal=self.causal)

@@ -94,9 +94,11 @@ class Looped(SequenceModel):
             if count in wanted:
                 kept[count] = z
         states = torch.cat([kept[count] for count in counts])  # [counts batch, length, width]
-        if self.after is not None:
-            states = self.after(states, causal=self.causal)
-        return self._read(states, batch).unflatten(0, (len(counts), -1))
+        if self.after is None:
+            states = states[:, batch.readout]
+        else:
+            states = self.after(states, causal=self.causal, kept=batch.readout)
+        return self._read(states).unflatten(0, (len(counts), -1))
 
     def after_loops(
         self, batch: TokenSequence, counts: Sequence[int]
@@ -111,11 +113,6 @@ class Looped(SequenceModel):
         h = self._before(self._embed(batch))
         *_, (_, z) = self._states(h, self.loops if loops is None else loops, 0)
         return lambda z: self._once_more(h, z, count=1), z
-
-    def residual(self, x: Residual) -> Residual:
-        h = self._before(x)
-        *_, (_, z) = self._states(h, self.loops, 0)
-        return z if self.after is None else self.after(z, causal=self.causal)
 
     def steps(self, x: Residual) -> Iterator[Layer]:
         """Layers before, of every loop, and after the last; the loop's norm is part of its end."""
