@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from innerloop.compiled.primitives import MASKED
-from tests.mutations.mutation import Mutation, after, instead
+from tests.mutations.mutation import Mutation, after, instead, times
 
 PAPER = "papers.algoformer2024"
 DESCENT = ("lemmaA.2", "theorem3.1", "theorem3.1-ridge")
@@ -138,6 +138,12 @@ MUTATIONS = (
         "compiled.accuracy:precision",
         after(lambda chosen: type(chosen)(chosen.c, chosen.sink, chosen.error / 20, chosen.scheme)),
         ids("accuracy"),
+    ),
+    Mutation(
+        "the trained model a hundred times as far from least squares",
+        f"{PAPER}.trained.figure5:over",
+        times(1e4),
+        ids("trained-and-compiled"),
     ),
     Mutation("masks of -1", "compiled.primitives:MASKED", instead(1.0), ids("lemmaA.3")),
 )

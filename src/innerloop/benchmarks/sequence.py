@@ -145,6 +145,15 @@ class HuggingFace(nn.Module):
         hidden = self.body(inputs_embeds=self.read_in(batch.tokens)).last_hidden_state
         return self.read_out(hidden)[:, batch.readout]
 
+    def looped(self, batch: TokenSequence) -> Tensor:
+        """Its own output added to the tokens and given to it again, as one would write it."""
+        embedded = self.read_in(batch.tokens)
+        z, read = torch.zeros_like(embedded), []
+        for _ in range(LOOPS):
+            z = self.body(inputs_embeds=z + embedded).last_hidden_state
+            read.append(self.read_out(z))
+        return torch.stack(read[-WINDOW:])[:, :, batch.readout]
+
 
 def stepper(
     model: nn.Module, batch: TokenSequence, predict: Callable[[], Tensor] | None = None
@@ -182,11 +191,18 @@ def loops(sizes: Sizes = ONE_LAYER) -> Table:
         return model.predictions(batch, counts)
 
     rows = {
-        "the first loops without gradient": window,
-        "gradient through every loop": through_all,
-        "plain loop": lambda: plain_loop(model, batch),
+        "the first loops without gradient": stepper(model, batch, window),
+        "gradient through every loop": stepper(model, batch, through_all),
+        "plain loop": stepper(model, batch, lambda: plain_loop(model, batch)),
     }
-    times = {name: seconds(stepper(model, batch, each)) for name, each in rows.items()}
+    try:
+        theirs = HuggingFace(sizes.decoder())
+        rows["plain loop of Hugging Face's GPT-2"] = stepper(
+            theirs, batch, lambda: theirs.looped(batch)
+        )
+    except ImportError:
+        table.caption = "without transformers, there is no other code to compare with"
+    times = {name: seconds(step) for name, step in rows.items()}
     first = next(iter(times.values()))
     for name, elapsed in times.items():
         table.add_row(name, f"{1e3 * elapsed:.0f}", f"{elapsed / first:.2f}")

@@ -13,6 +13,7 @@ trained/same_layers.py: same-layers
 trained/figure3.py: figure3
 trained/figure4.py: figure4, figure4-loop
 trained/figure5.py: figure5
+trained/siblings.py: trained-and-compiled
 table1.py: table1
 
 `trainings.py` and `table1_trainings.py` list the trainings behind figures and table. `settings.py`
@@ -30,5 +31,6 @@ from innerloop.papers.algoformer2024 import accuracy  # noqa: F401
 from innerloop.papers.algoformer2024 import trainings  # noqa: F401
 from innerloop.papers.algoformer2024.trained import figure2, same_layers  # noqa: F401
 from innerloop.papers.algoformer2024.trained import figure3, figure4, figure5  # noqa: F401
+from innerloop.papers.algoformer2024.trained import siblings  # noqa: F401
 from innerloop.papers.algoformer2024 import table1  # noqa: F401
 # isort: on
