@@ -37,8 +37,9 @@ def test_the_other_decoder_is_the_same_one():
 
 def test_operations_are_those_of_the_products_of_matrices():
     """Counted by hand for one layer: four products of width and hidden, and two of attention."""
-    tokens, width, length = 2 * 19, 8, 19
-    forward = 2 * tokens * (3 * width * width + width * width + 2 * width * 4 * width)
+    tokens, read, width, length = 2 * 19, 2 * 10, 8, 19
+    forward = 2 * tokens * (3 * width * width + width * width)
+    forward += 2 * read * 2 * width * 4 * width
     forward += 2 * 2 * tokens * length * width
     assert TINY.step_flops == 3 * forward
 

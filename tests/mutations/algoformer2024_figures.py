@@ -9,7 +9,10 @@ from typing import Any
 from tests.mutations.mutation import Mutation, after, times
 
 TRAINED = "papers.algoformer2024.trained"
-COMPARED = ("figure2a", "figure2b", "figure2c", "same-layers", "figure3", "figure4", "figure4-loop")
+COMPARED = (
+    *("figure2a", "figure2a-d20", "figure2b", "figure2c", "same-layers", "figure3", "figure4"),
+    "figure4-loop",
+)
 
 
 def ids(*names: str) -> tuple[str, ...]:
@@ -45,7 +48,7 @@ MUTATIONS = [
         "learning curves read backwards",
         f"{TRAINED}.comparing:Curve.of",
         after(lambda curve: curve.backwards),
-        ids("figure2a", "figure2b", "figure2c"),
+        ids("figure2a", "figure2a-d20", "figure2b", "figure2c"),
     ),
     Mutation(
         "gradient descent and Newton's method ten thousand times as good",

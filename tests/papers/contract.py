@@ -31,6 +31,15 @@ def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:
         assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
 
 
+def assert_as_trained(entry: Entry, expected: Outcome, folder: Path) -> None:
+    """Of a figure whose trainings are all recorded, and do not show all that is said of them."""
+    result = reproduce(entry, Scale.SMOKE, RunStore(folder))
+    assert not result.verdict.error
+    assert not result.verdict.missing
+    assert result.outcome == expected
+    assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
+
+
 def assert_waiting(entry: Entry, folder: Path) -> None:
     """Of a figure whose trainings are not all recorded: no verdict, and what they would take."""
     result = reproduce(entry, Scale.SMOKE, RunStore(folder))

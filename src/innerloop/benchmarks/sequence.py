@@ -46,10 +46,12 @@ class Sizes:
     @property
     def step_flops(self) -> float:
         """Of matrix products in a training step: 2 for each weight and token forward, twice that
-        backward, and the same for the logits and the mix of values of attention."""
-        weights = 12 * self.width**2
+        backward, and the same for the logits and the mix of values of attention. Of y tokens
+        nothing is read, and the last layer's feed-forward network leaves them out."""
+        weights, feed_forward = 12 * self.width**2, 8 * self.width**2
         attention = 2 * self.length * self.width
-        return 6.0 * self.layers * self.tokens * (weights + attention)
+        whole = self.layers * self.tokens * (weights + attention)
+        return 6.0 * (whole - self.batch * self.n * feed_forward)
 
     def shape(self) -> BlockShape:
         return BlockShape(self.width, self.heads)

@@ -148,13 +148,24 @@ class Verdict:
             return Outcome.ERROR
         if self.missing or not self.printed:
             return Outcome.INCONCLUSIVE
-        if not all(c.separates and c.decides for c in (*self.printed, *self.corrected)):
-            return Outcome.INCONCLUSIVE
-        if all(check.passes for check in self.printed):
+        if _shown(self.printed):
             return Outcome.HOLDS
-        if self.corrected and all(check.passes for check in self.corrected):
+        # A statement of several parts is refuted by one of them, whatever is open in the others.
+        if not _refuted(self.printed):
+            return Outcome.INCONCLUSIVE
+        if self.corrected and _shown(self.corrected):
             return Outcome.CORRECTED
+        if self.corrected and not _refuted(self.corrected):
+            return Outcome.INCONCLUSIVE
         return Outcome.FAILS
+
+
+def _shown(checks: Sequence[Check]) -> bool:
+    return all(check.separates and check.decides and check.passes for check in checks)
+
+
+def _refuted(checks: Sequence[Check]) -> bool:
+    return any(check.separates and check.decides and not check.passes for check in checks)
 
 
 def _is_plain(value: Any) -> bool:

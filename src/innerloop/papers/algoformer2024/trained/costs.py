@@ -22,13 +22,15 @@ class Passes:
     backward: int
     inference: int
     """Layers that a token passes on its way to the prediction."""
+    last: int
+    """How often a layer is applied that only predictions are read from."""
 
     @classmethod
     def of(cls, experiment: Experiment) -> Passes:
         model, objective = experiment.model.options, experiment.objective.options
         inside = model["layers"]
         if "loops" not in model:
-            return cls(inside, inside, inside)
+            return cls(inside, inside, inside, 1)
         around = model.get("around", 0)  # the vanilla looped transformer has no such layers
         loops, window = objective["loops"], objective["window"]
         with_gradient = window if objective["truncate"] else loops
@@ -37,14 +39,33 @@ class Passes:
             around + loops * inside + after,
             around + with_gradient * inside + after,
             around + loops * inside + around,
+            window if around else 0,
         )
 
 
-def step_flops(passes: Passes, *, tokens: int, length: int, width: int) -> float:
+@dataclass(frozen=True)
+class Tokens:
+    """Of a batch, of a sequence, and those of a batch at which a prediction is read."""
+
+    batch: int
+    sequence: int
+    read: int
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Tokens:
+        sample = one_sample(experiment.task.build(TASKS))
+        sequence = sample.interleave() if isinstance(sample, Prompt) else sample
+        length, rows = sequence.tokens.shape[1], experiment.objective.options["batch"]
+        return cls(rows * length, length, rows * len(sequence.readout))
+
+
+def step_flops(passes: Passes, tokens: Tokens, width: int) -> float:
     """Of matrix products in a step: 2 for each of 12 width^2 weights and each token forward, and
-    2 length width twice for attention; backward twice that. Read-in and read-out are left out."""
-    a_layer = 2 * tokens * (12 * width**2 + 2 * length * width)
-    return float(a_layer * (passes.forward + 2 * passes.backward))
+    2 length width twice for attention; backward twice that. In a last layer, the 8 width^2 weights
+    of the feed-forward network meet the tokens that are read. Read-in and read-out are left out."""
+    a_layer = 2 * tokens.batch * (12 * width**2 + 2 * tokens.sequence * width)
+    not_read = 2 * (tokens.batch - tokens.read) * 8 * width**2
+    return float(a_layer * (passes.forward + 2 * passes.backward) - 3 * passes.last * not_read)
 
 
 def training_flops(experiment: Experiment) -> float:
@@ -53,33 +74,23 @@ def training_flops(experiment: Experiment) -> float:
 
 def seconds_per_step(experiment: Experiment) -> float:
     """On one core here, about."""
-    passes, (tokens, _) = Passes.of(experiment), _tokens(experiment)
+    passes, tokens = Passes.of(experiment), Tokens.of(experiment).batch
     entries = (passes.forward + passes.backward) * tokens * experiment.model.options["width"]
     return SECONDS_PER_ENTRY * entries + _flops(experiment) / FLOPS_PER_SECOND
 
 
 def cost_table(run: Run, unit: float) -> Table:
     """One row: what was spent on this model, and E |target|^2 of its task."""
-    tokens, _ = _tokens(run.experiment)
     row = {
         "parameters": sum(p.numel() for p in run.model.parameters()),
         "layers": Passes.of(run.experiment).inference,
         "training FLOPs": training_flops(run.experiment),
-        "tokens": run.experiment.steps * tokens,
+        "tokens": run.experiment.steps * Tokens.of(run.experiment).batch,
         "E target^2": unit,
     }
     return as_table([row])
 
 
 def _flops(experiment: Experiment) -> float:
-    tokens, length = _tokens(experiment)
     width = experiment.model.options["width"]
-    return step_flops(Passes.of(experiment), tokens=tokens, length=length, width=width)
-
-
-def _tokens(experiment: Experiment) -> tuple[int, int]:
-    """Of a batch, and of a sequence."""
-    sample = one_sample(experiment.task.build(TASKS))
-    sequence = sample.interleave() if isinstance(sample, Prompt) else sample
-    length = sequence.tokens.shape[1]
-    return experiment.objective.options["batch"] * length, length
+    return step_flops(Passes.of(experiment), Tokens.of(experiment), width)
