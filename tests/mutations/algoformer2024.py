@@ -143,7 +143,7 @@ MUTATIONS = (
         "the trained model a hundred times as far from least squares",
         f"{PAPER}.trained.figure5:over",
         times(1e4),
-        ids("trained-and-compiled"),
+        ids("siblings"),
     ),
     Mutation("masks of -1", "compiled.primitives:MASKED", instead(1.0), ids("lemmaA.3")),
 )

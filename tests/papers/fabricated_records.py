@@ -25,7 +25,7 @@ from innerloop.papers.plots import as_table
 from tests.samples import normal
 
 PROMPTS, COUNTS = 320, 6
-WITH_WEIGHTS = {"trained-and-compiled"}
+WITH_WEIGHTS = {"siblings"}
 """Figures that ask the trained models themselves; tables do not do."""
 
 

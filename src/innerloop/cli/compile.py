@@ -47,7 +47,8 @@ def compile(
     """Writes a transformer that runs an algorithm, with no training.
 
     The file is an ordinary one: evaluate it, or train on from it under the same name, such as
-    `innerloop train compiled-newton:loops=20 --task linear:d=4,n=16 --lr 1e-5`.
+    `innerloop train compiled-gd:loops=3,c=0.3,error=10 --task linear:d=2,n=6 --lr 1e-4`: coarse
+    heads (a large c), since fine ones have gradients of 1/c in every loop and break.
 
     Examples:
       innerloop compile newton --dim 4 --examples 16 --loops 20 -o newton.safetensors

@@ -13,7 +13,7 @@ trained/same_layers.py: same-layers
 trained/figure3.py: figure3
 trained/figure4.py: figure4, figure4-loop
 trained/figure5.py: figure5
-trained/siblings.py: trained-and-compiled
+trained/siblings.py: siblings
 table1.py: table1
 
 `trainings.py` and `table1_trainings.py` list the trainings behind figures and table. `settings.py`

@@ -108,7 +108,7 @@ def judge(tables: Tables) -> Verdict:
             for check in checks(
                 f"squared distance from least squares over that from the nearest iterate of {name}",
                 NEARER,
-                {f"trained, {k} loops": to_the_end(TRAINED, k, name) for k in (1, loops)},
+                {f"trained, {k} loops": to_the_end(TRAINED, k, name) for k in range(1, loops + 1)},
                 unlike={
                     f"{name}, {SHORTER}, {k} loops": to_the_end(f"{name}, {SHORTER}", k, name)
                     for k in (1, loops)
@@ -161,7 +161,7 @@ def distance_map(axes: Axes, tables: Tables, sibling: str) -> Any:
 
 
 @figure(
-    "algoformer2024/trained-and-compiled",
+    "algoformer2024/siblings",
     "A trained AlgoFormer does not run the algorithms that its layers can be compiled to: from its "
     "first loop on it is nearer to least squares than to any iterate of theirs; one training",
     source="our own: section 3, Theorems 3.1 and 4.1 beside the training of Figure 5",
