@@ -97,6 +97,11 @@ def planted() -> Iterator[Planted]:
             numbers = {"steps": k, "step_size": eta, "transform": gamma}
             learner = GDPlusPlus([eta] * k, [gamma] * k)
             yield Planted(task, "gd++", numbers, partial(_given, learner))
+        for k, alpha in ((2, 0.05), (6, 0.01)):
+            words = f"newton:steps={k},alpha={alpha}"
+            yield Planted(
+                task, "fixed-newton", {"steps": k, "alpha": alpha}, partial(_algorithm, words)
+            )
     for k in (1, 3):
         yield Planted(SKEWED, "ray", {"steps": k}, partial(_algorithm, f"ray:steps={k}"))
         yield Planted(SKEWED, "looped", {"loops": k}, partial(_algorithm, f"looped:loops={k}"))

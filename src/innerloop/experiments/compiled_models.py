@@ -56,13 +56,14 @@ class Products:
         size = features.square().sum(-1).mean().item()
         return cls(size, torch.linalg.eigvalsh(gram.double()))
 
-    def step(self, given: float | None) -> float:
+    def step(self, given: float | None, penalty: float = 0.0) -> float:
         """The step size that is given, or half of the longest that is stable on all prompts."""
+        curvature = self.largest + penalty
         if given is None:
-            return 1 / self.largest.max().item()
-        too_long = (given * self.largest >= 2).double().mean().item()
+            return 1 / curvature.max().item()
+        too_long = (given * curvature >= 2).double().mean().item()
         if too_long > DIVERGING:
-            stable = 2 / self.largest.quantile(1 - DIVERGING).item()
+            stable = 2 / curvature.quantile(1 - DIVERGING).item()
             raise ValueError(
                 f"step_size = {given:g} makes descent diverge on {too_long:.0%} of the prompts; "
                 f"below {stable:.3g} it is stable on {1 - DIVERGING:.0%}"
@@ -127,7 +128,7 @@ def compiled_gd(
 ) -> Construction:
     """compiled: gradient descent, with a ridge penalty if asked for (Gao 2024, Lemma A.2)"""
     seen = Products.of(_sample(task).x)
-    step = seen.step(step_size)
+    step = seen.step(step_size, penalty)
     program = compiled.gradient_descent(
         task.d,
         task.n,

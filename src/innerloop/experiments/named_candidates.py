@@ -47,6 +47,7 @@ LAYERS = range(1, 9)
 PENALTY = Free("penalty", decades(-12.0, 4.0, 33), "penalty")
 STEP_SIZE = Free("step_size", decades(-4.0, 0.7, 30), "step")
 TRANSFORM = Free("transform", (-2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 1.5, 2.0, 4.0))
+ALPHA = Free("alpha", decades(-4.0, 0.3, 20), "square")
 SCALE = Free("scale", (0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0))
 
 
@@ -107,12 +108,24 @@ def stable_gd(task: Task) -> Family:
 
 @of_prompts
 def newton(task: Task) -> Family:
-    """Newton's iteration for the inverse, up to 16 steps, any scale of its start"""
+    """Newton's iteration for the inverse, up to 16 steps, each prompt's start at any scale"""
     return Filtered(
         "newton",
         spectrum.newton,
         lambda k, free: Newton(k, min(free[0], 2.0)),
         (SCALE,),
+        range(17),
+    )
+
+
+@of_prompts
+def fixed_newton(task: Task) -> Family:
+    """Newton's iteration with one start for all prompts, up to 16 steps, any alpha"""
+    return Filtered(
+        "fixed-newton",
+        spectrum.fixed_newton,
+        lambda k, free: Newton(k, alpha=free[0]),
+        (ALPHA,),
         range(17),
     )
 
@@ -227,6 +240,7 @@ CANDIDATES: dict[str, Callable[[Task], Family]] = {
     "gd": gd,
     "stable-gd": stable_gd,
     "newton": newton,
+    "fixed-newton": fixed_newton,
     "gd++": gd_plus_plus,
     "one-step": one_step,
     "ray": ray,
@@ -266,7 +280,7 @@ def candidates_for(task: Task, names: Sequence[str] = ()) -> list[Family]:
 def iterative(task: Task) -> list[Filtered]:
     """Algorithms whose every step is compared with every loop or layer of a model."""
     exact = moved(task, "cpu", torch.float64)
-    names = ("preconditioned-gd", "gd", "stable-gd", "newton")
+    names = ("preconditioned-gd", "gd", "stable-gd", "newton", "fixed-newton")
     found = []
     for name in names:
         try:

@@ -91,7 +91,7 @@ class Record:
             "experiment": self.experiment.as_json(),
             "history": _rounded(self.history),
             "tables": {name: _rounded(table) for name, table in self.tables.items()},
-            "seconds": round(self.seconds, 1),
+            "seconds": float(f"{self.seconds:.4g}"),
         }
         del content["root"]
         write_atomic(root / f"{self.name}.json", json.dumps(content, indent=1))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from innerloop import theory
+from innerloop import compiled, theory
 from innerloop.algorithms import (
     GradientDescent,
     Lasso,
@@ -29,8 +29,14 @@ from innerloop.analysis.identification import (
     symmetry_table,
 )
 from innerloop.experiments import Experiment, candidates_for
-from innerloop.experiments.named_candidates import gd, newton, preconditioned_gd, stable_gd
-from innerloop.models import GradientDescentWeights, LinearAttention
+from innerloop.experiments.named_candidates import (
+    fixed_newton,
+    gd,
+    newton,
+    preconditioned_gd,
+    stable_gd,
+)
+from innerloop.models import GradientDescentWeights, InContext, LinearAttention
 from innerloop.tasks import LinearRegression
 from tests.samples import normal, seeded
 
@@ -65,6 +71,19 @@ def test_looped_linear_attention_is_one_step_of_descent_for_each_loop():
     assert match.parameters == pytest.approx({"step_size": step.item()}, rel=1e-8)
     assert max(match.relative) < 1e-12
     assert all((best.low, best.high) == (best.value, best.value) for best in match.best)
+
+
+def test_compiled_newton_is_newton_loop_by_loop():
+    model = InContext(compiled.newton(4, 12, loops=6, alpha=0.02).model())
+    read = read_out(model, PROMPT, "loop")
+    match = match_depths(read, PROMPT, fixed_newton(TASK), generator=seeded())
+    assert curve(match) == [1, 2, 3, 4, 5, 6]
+    assert match.parameters == pytest.approx({"alpha": 0.02}, rel=1e-6)
+    assert max(match.relative) < 1e-8
+    descent = match_depths(read, PROMPT, gd(TASK), generator=seeded())
+    assert min(descent.relative) > 1e-3
+    named = identify(model, TASK, candidates_for(TASK), samples=600, generator=seeded())
+    assert str(named.decision.best.candidate) == "fixed-newton(steps=6, alpha=0.02)"
 
 
 def test_layers_of_linear_attention_are_read_one_by_one():

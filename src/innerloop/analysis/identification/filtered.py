@@ -32,7 +32,7 @@ class Free:
     Attributes:
         starts: where to look, in increasing order; the first and last are bounds as well.
         unit: of the starts, from the prompts: "penalty" is n times the mean eigenvalue of S, "step"
-            its inverse, "one" is 1.
+            its inverse, "square" the square of that, "one" is 1.
     """
 
     name: str
@@ -44,9 +44,13 @@ class Free:
         return self.starts[0] > 0
 
     def size(self, spectrum: Spectrum) -> float:
-        return {"penalty": spectrum.n * spectrum.scale, "step": 1 / spectrum.scale, "one": 1.0}[
-            self.unit
-        ]
+        units = {
+            "penalty": spectrum.n * spectrum.scale,
+            "step": 1 / spectrum.scale,
+            "square": spectrum.scale**-2,
+            "one": 1.0,
+        }
+        return units[self.unit]
 
     def coordinate(self, start: float) -> float:
         return log(start) if self.logarithmic else start

@@ -87,6 +87,17 @@ def newton(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     return torch.where(s > 0, (1 - left) / s.clamp_min(torch.finfo(s.dtype).tiny), 0)
 
 
+def fixed_newton(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
+    """(1 - (1 - alpha s^2)^(2^k)) / s with one alpha for all prompts; on some it may diverge."""
+    s = spectrum.values
+    moved = torch.as_tensor(free[0] * s**2)
+    slow = moved < 0.5  # where 1 - moved would lose digits of moved
+    size = torch.where(slow, torch.log1p(-torch.where(slow, moved, 0)), (1 - moved).abs().log())
+    # The sign of (1 - moved) is gone in a square; e^200 is far enough away to be no candidate.
+    gone = -torch.expm1((2**steps * size).clamp(max=200)) if steps else moved
+    return torch.where(s > 0, gone / s.clamp_min(torch.finfo(s.dtype).tiny), 0)
+
+
 def gd_plus_plus(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """Steps of size eta between which covariates are multiplied by 1 - gamma eta s.
 
