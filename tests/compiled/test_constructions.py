@@ -120,7 +120,7 @@ def test_descent_on_a_representation(form):
 )
 def test_newton_is_the_algorithm_up_to_25_steps(noise_std, form, bound):
     """Sinks cost a digit: they make every logit a difference from 37."""
-    prompt, counts = linear(4, 16, noise_std, batch=64), [1, 5, 10, 15, 25]
+    prompt, counts = linear(4, 16, noise_std), [1, 5, 10, 15, 25]
     program = compiled.newton(4, 16, loops=25, alpha=0.05, form=form)
     answers = InContext(program.model()).after_loops(prompt, counts)
     for count, answer in zip(counts, answers, strict=True):

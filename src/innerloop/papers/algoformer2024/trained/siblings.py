@@ -173,11 +173,12 @@ def trained_and_compiled(scale: Scale) -> Numbers:
     record = STUDY.results(scale)[RECORD["paper" if scale is Scale.PAPER else "quick"]]
     task = moved(record.task(), dtype=torch.float64)
     loops = record.experiment.model.options["loops"]
-    prompts = task.sample(2000, generator=generator(1))
+    count = scale.pick(smoke=500, quick=2000, paper=2000)
+    prompts = task.sample(count, generator=generator(1))
     unit = float(task.d)
     caption = (
         f"A trained AlgoFormer (T = {loops}) and two of as many loops whose weights were compiled, "
-        f"on the same 2,000 prompts, d = {task.d}, n = {task.n}, without noise. Left: how far "
+        f"on the same {count:,} prompts, d = {task.d}, n = {task.n}, without noise. Left: how far "
         "predictions are from those of least squares. Maps: how far the trained model is after so "
         "many loops from a sibling after so many; dots mark the nearest. A model that ran the "
         "sibling's algorithm would have dark cells along a diagonal."
@@ -185,5 +186,5 @@ def trained_and_compiled(scale: Scale) -> Numbers:
     return Numbers(
         {"distances": distance_table(answers(record, prompts, loops), unit)},
         caption,
-        {"d": task.d, "n": task.n, "T": loops, "prompts": 2000},
+        {"d": task.d, "n": task.n, "T": loops, "prompts": count},
     )
