@@ -202,8 +202,8 @@ def figure2a(scale: Scale) -> Numbers:
 
 @figure(
     "algoformer2024/figure2a-d20",
-    "The same at the paper's d = 20 and 40 examples, one training each: the error falls, and "
-    "AlgoFormer outperforms a standard transformer with as many parameters",
+    "Regression with representation at d = 20 and 40 examples, one training each: the error falls, "
+    "and AlgoFormer outperforms a standard transformer with as many parameters",
     source="Figure 2 (a), section 5.2",
     judge=judge_two,
     draw=draw,
