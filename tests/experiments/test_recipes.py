@@ -52,3 +52,16 @@ def test_the_steps_to_an_error_are_read_off_the_history(tmp_path, monkeypatch):
     assert found[100.0].steps == 0
     assert found[1e-9].steps == float("inf")
     assert bench._medians([found, found, found], 100.0)[0] == 0
+
+
+@pytest.mark.parametrize("task", ["autoregression:d=8", "chain-of-thought:d=8", "dictionary"])
+def test_tasks_that_cannot_be_narrowed_have_a_recipe_without_a_curriculum(task):
+    made = RECIPES["muon"].experiment("gpt2", task, steps=50)
+    assert made.curriculum.name == "none"
+
+
+def test_a_curriculum_over_a_sequence_is_refused_before_anything_is_written(tmp_path):
+    grows = Experiment("gpt2", "autoregression", "positions", curriculum="grow:dims=1", steps=5)
+    with pytest.raises(ValueError, match="a curriculum over coordinates and examples is for tasks"):
+        grows.run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()

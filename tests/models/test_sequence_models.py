@@ -1,5 +1,7 @@
 """Decoders and looped transformers: masks, loops, gradients, and what trace shows."""
 
+import re
+
 import pytest
 import torch
 
@@ -73,6 +75,9 @@ def test_a_trace_ends_with_the_prediction_and_its_attention_is_a_distribution(mo
     trace = model.trace(batch)
     assert len(trace.names) == len(trace.residuals) == len(trace.attention) == len(trace.readout)
     torch.testing.assert_close(trace.readout[-1], model(batch), rtol=0, atol=1e-12)
+    for name, read in zip(trace.names, trace.readout, strict=True):
+        if loop := re.match(r"loop (\d+)", name):
+            torch.testing.assert_close(read, model(batch, int(loop[1])), rtol=0, atol=1e-12)
     for attention in trace.attention:
         torch.testing.assert_close(attention.sum(-1), torch.ones_like(attention[..., 0]))
         assert attention.triu(1).abs().max() == 0

@@ -236,7 +236,8 @@ def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -
     print_table(table)
     say(
         f"one loop expands on {(radius > 1).double().mean().item():.2%} of {len(radius)} prompts "
-        f"(median spectral radius {radius.median().item():.3g}); on those, looping longer diverges"
+        f"(median spectral radius {radius.median().item():.3g}): there, small differences grow "
+        "with every further loop"
     )
 
 

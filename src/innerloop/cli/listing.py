@@ -15,6 +15,8 @@ from innerloop.index.selection import nearest
 
 LEAST_WIDTH = 60
 INDENT = "    "
+LABELS = {"records": "trained on"}
+"""Of what stands beside a name, where it is not its options."""
 Names = Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
 
 
@@ -31,15 +33,17 @@ class Item(NamedTuple):
 
 
 def list_names(names: Names, grep: str = "") -> None:
-    """Lists papers, claims, figures, tasks, models and algorithms, and where they are defined.
+    """Lists papers, claims, figures, tasks, models, algorithms and records, and where they are.
 
-    Example: innerloop list ahn2023/theorem1
+    Examples:
+      innerloop list ahn2023/theorem1
+      innerloop list records
 
     Args:
-        names: what to show, such as zhang2023, models or ahn2023/theorem1; none means all.
+        names: what to show, such as zhang2023, models, records or ahn2023/theorem1; none means all.
         grep: only what has this text in it, in small or capital letters.
     """
-    items = [*_entries(), *_catalogue()]
+    items = [*_entries(), *_catalogue(), *_records()]
     chosen = _matching(_named(items, names), grep)
     headings = _headings()
     in_full = {name for name in names if name not in index.papers()}
@@ -69,12 +73,19 @@ def _catalogue() -> Iterator[Item]:
             yield Item(item.name, table, ",".join(item.options), item.description, place)
 
 
+def _records() -> Iterator[Item]:
+    for record in index.trained_models():
+        place = "" if record.name == record.file else record.file
+        yield Item(record.name, "records", record.task, record.model, place)
+
+
 def _headings() -> dict[str, str]:
     papers = {
         key: f"{key}: {paper.authors} ({paper.year}), {paper.title}"
         for key, paper in index.papers().items()
     }
-    return papers | {table: table for table in index.catalogue()}
+    tables = {table: table for table in index.catalogue()}
+    return papers | tables | {"records": "records: trained models that ship with their weights"}
 
 
 def _named(items: list[Item], names: list[str]) -> list[Item]:
@@ -111,7 +122,7 @@ def _in_short(item: Item, width: int) -> Iterable[Text]:
 
 def _in_full(item: Item, width: int) -> Iterable[Text]:
     yield Text(item.name, "cyan")
-    label = "source" if item.heading in index.papers() else "options"
+    label = "source" if item.heading in index.papers() else LABELS.get(item.heading, "options")
     for part in (item.text, f"{label}: {item.aside or 'none'}"):
         for line in textwrap.wrap(part, width - len(INDENT)):
             yield Text(INDENT + line)

@@ -20,7 +20,7 @@ from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
 from innerloop.cli.retrain import retrain as retrain_all
-from innerloop.experiments.study import records_root
+from innerloop.experiments.records import SHIPPED
 from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import write_report
 from innerloop.reproduction import Result
@@ -88,6 +88,10 @@ def reproduce(
     console.print(_verdict_table(results, scale, console.options.ascii_only))
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count))
+    for result in results:
+        if result.verdict.missing:
+            sentence = f"{result.id}: {result.verdict.missing}"
+            console.print(sentence, style=STYLES[Outcome.INCONCLUSIVE], soft_wrap=True)
     if json_file is not None:
         records = [_finite(result.as_json()) for result in results]
         write_atomic(json_file.resolve(), json.dumps(records, indent=1, allow_nan=False))
@@ -97,7 +101,7 @@ def reproduce(
     with console.status("") as status:
         # Only a whole reproduction asks the models that ship; a part of it shows what is known.
         asking = 0 if ids or scale == Scale.SMOKE else workers
-        inside = reproduction.inside_all(records_root(), store, workers=asking, watch=status.update)
+        inside = reproduction.inside_all(SHIPPED, store, workers=asking, watch=status.update)
     shown = [known[id] for id in papers.entries() if id in known]
     page = write_report(shown, report, inside=inside)
     say(f"report: {page.resolve()}")

@@ -28,7 +28,8 @@ def retrain(
     What an earlier call has finished is found; the record of each training is compared with the
     one that ships. A training that fails is named, and the figures that need it will say so.
     """
-    studies = {entry.study.name: entry.study for entry in chosen if entry.study is not None}
+    asked = [entry.study for entry in chosen if entry.study is not None]
+    studies = {study.name: study for one in asked for study in (one, *one.beside)}
     if not studies:
         raise ValueError("--retrain is for figures with recorded trainings, and none is chosen")
     records = runs / "records"

@@ -11,10 +11,13 @@ from innerloop.algorithms import Learner
 from innerloop.experiments import MODELS, TASKS, Run, Spec, own_learner
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import samples
-from innerloop.experiments.records import Record, names
-from innerloop.experiments.study import records_root
+from innerloop.experiments.records import Record
+from innerloop.experiments.study import records_of
 from innerloop.tasks import Task, moved
 from innerloop.training import load_weights, read_weights
+
+SIZES = ("d", "n", "dtype")
+"""Options of tasks that a model was made for."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def trained(run: Path, task: str | None, device: str) -> Subject:
     """The model of a run on disk or of a record, on its own task or on another."""
     saved = opened(run, device)
     own = saved.experiment.task
-    spec = own if task is None else Spec.parse("task", task, TASKS, like=own)
+    spec = own if task is None else Spec.parse("task", task, TASKS, like=own, kept=SIZES)
     chosen = saved.task if task is None else moved(spec.build(TASKS), device)
     read, given = samples(saved.task), samples(chosen)
     if read != given:
@@ -64,6 +67,10 @@ def trained(run: Path, task: str | None, device: str) -> Subject:
 
 def opened(run: Path, device: str) -> Run:
     """A run on disk, or a record by its name."""
-    if not run.exists() and str(run) in names(records_root()):
-        return Record.open(str(run), records_root()).run(device)
-    return Run.open(run, device=device)
+    if run.exists() or run.suffix:
+        return Run.open(run, device=device)
+    try:
+        record = Record.open(str(run), records_of(str(run.parent)))
+    except ValueError as error:
+        raise ValueError(f"there is no checkpoint at {run}, and {error}") from error
+    return record.run(device)

@@ -10,7 +10,7 @@ import tyro
 from innerloop.cli.console import console, say
 from innerloop.experiments import TABLES, Experiment, Spec
 from innerloop.experiments.recipes import RECIPES, Recipe
-from innerloop.runs import RunStore, writable_folder
+from innerloop.runs import RunStore
 
 
 def train(
@@ -78,7 +78,7 @@ def train(
     }
     experiment = Experiment(**(vars(experiment) | beside))
     config = {"id": f"train-{experiment.model.name}", **experiment.as_json()}
-    folder = writable_folder(run or RunStore(runs).folder(config))
+    folder = run or RunStore(runs).folder(config)
     with _progress(steps) as watch:
         made = experiment.run(
             folder,

@@ -89,6 +89,7 @@ class Experiment:
         given = (model, task, objective, optimizer, schedule, curriculum)
         specs = zip(SPECS, given, strict=True)
         values = {kind: Spec.parse(kind, words, TABLES[kind]) for kind, words in specs}
+        _require_same_loops(values["model"], values["objective"])
         require_at_least("steps", steps, 1)
         require_seed(seed)
         if clip is not None:
@@ -193,16 +194,19 @@ class Experiment:
         mixed = usable(device) if mixed_precision else None
         if compiled:
             compile_layers(model)
-        with folder_lock(folder):
+        objective = self._objective(task, mixed)
+        optimizer = self.optimizer.build(OPTIMIZERS, model)
+        schedule = self.schedule.build(SCHEDULES, self.steps)
+        with folder_lock(folder):  # what is refused before leaves no folder
             _keep_files(folder, task)
             checkpoint = Checkpoint(folder / WEIGHTS, max(1, self.steps // 10), self.chosen)
             history = train(
                 model,
-                self._objective(task, mixed),
-                self.optimizer.build(OPTIMIZERS, model),
+                objective,
+                optimizer,
                 steps=self.steps,
                 generator=generator,
-                schedule=self.schedule.build(SCHEDULES, self.steps),
+                schedule=schedule,
                 clip=self.clip,
                 metrics=metrics,
                 every=max(1, self.steps // RECORDS),
@@ -213,6 +217,16 @@ class Experiment:
             write_atomic(folder / "experiment.json", json.dumps(self.as_json(), indent=1))
             write_atomic(folder / "history.csv", as_csv(history.columns))
         return Run(folder, self, model, task, history, self.steps)
+
+
+def _require_same_loops(model: Spec, objective: Spec) -> None:
+    """A model that loops T times by itself is trained at T."""
+    own, trained = model.options.get("loops"), objective.options.get("loops")
+    if own is not None and trained is not None and own != trained:
+        raise ValueError(
+            f"loops of objective {objective.name} must be the {own} of model {model.name}, got "
+            f"{trained}"
+        )
 
 
 SPECS = ("model", "task", "objective", "optimizer", "schedule", "curriculum")

@@ -14,6 +14,7 @@ from innerloop.experiments.catalogue import MODELS, TASKS
 from innerloop.experiments.experiment import Experiment
 from innerloop.experiments.named_models import StartName
 from innerloop.experiments.spec import Spec
+from innerloop.tasks import NoClosedForm, Task, law_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Recipe:
     optimizer: str
     schedule: str
     curriculum: str
-    """For tasks of more coordinates than it begins with; others begin with all of theirs."""
+    """For regression in more coordinates than it begins with; other tasks begin with all of
+    theirs."""
     clip: float | None = 10.0
     objective: str = "positions"
 
@@ -41,7 +43,7 @@ class Recipe:
             )
         # A start that is asked for stays.
         start = {} if "start=" in model else {"start": self.start}
-        wide = Spec.parse("task", task, TASKS).options.get("d", 0) > FIRST_DIMENSIONS
+        wide = _can_grow(Spec.parse("task", task, TASKS).build(TASKS))
         parts = {
             "objective": self.objective,
             "optimizer": self.optimizer,
@@ -50,6 +52,13 @@ class Recipe:
             "clip": self.clip,
         } | instead
         return Experiment(spec.with_options(start, MODELS), task, steps=steps, seed=seed, **parts)
+
+
+def _can_grow(task: Task) -> bool:
+    try:
+        return law_of(task).d > FIRST_DIMENSIONS
+    except NoClosedForm:
+        return False
 
 
 FIRST_DIMENSIONS = 5

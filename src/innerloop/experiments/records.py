@@ -27,6 +27,7 @@ from safetensors.torch import save
 from torch import nn
 
 from innerloop.experiments.experiment import Experiment, Run
+from innerloop.index.records import SHORT_NAMES
 from innerloop.index.selection import nearest
 from innerloop.runs import write_atomic
 from innerloop.tasks import Task
@@ -42,12 +43,12 @@ class Record:
     """One training as it ships.
 
     Attributes:
-        name: such as "zhang2023/gpt2-random".
+        name: such as "zhang2023/figure1/random-25-seed0".
         history: columns by name, step and loss among them.
         tables: what was measured of the trained model, by name.
         recorded: the day, such as "2026-11-17".
         machine: processor, cores, and versions of Python and PyTorch.
-        seconds: of the training.
+        seconds: that the training took, with others beside it on the machine's cores.
     """
 
     name: str
@@ -75,10 +76,13 @@ class Record:
     @classmethod
     def open(cls, name: str, root: Path = SHIPPED) -> Record:
         """By name; refuses one that is not there, with the nearest that is."""
+        name = SHORT_NAMES.get(name, name)
         file = root / f"{name}.json"
         if name not in names(root):
-            hint = nearest(name, names(root)) or f"{root} has {len(names(root))} records"
-            raise ValueError(f"there is no record {name!r}; {hint}")
+            hint = nearest(name, [*SHORT_NAMES, *names(root)])
+            raise ValueError(
+                f"there is no record {name!r}; {hint or 'see `innerloop list records`'}"
+            )
         content = json.loads(file.read_text())
         return cls(
             **{**content, "experiment": Experiment.from_json(content["experiment"])}, root=root

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -32,18 +32,24 @@ class Spec:
 
     @classmethod
     def parse(
-        cls, kind: str, text: str | Spec, table: Table[Any], like: Spec | None = None
+        cls,
+        kind: str,
+        text: str | Spec,
+        table: Table[Any],
+        like: Spec | None = None,
+        kept: Collection[str] = (),
     ) -> Spec:
         """From the short form; refuses what the catalogue does not know, with the nearest name.
 
-        Options that are not given have their defaults or, if it has the same name, those of `like`.
+        Options that are not given have their defaults or, if it has the same name, those of `like`;
+        the options `kept` are those of `like` whatever its name.
         """
         if isinstance(text, Spec):
             if text.kind != kind:
                 raise ValueError(f"a {kind} is asked for, got the {text.kind} {text}")
             return cls.of(kind, text.name, text.options, table)
         name, colon, rest = text.partition(":")
-        given: dict[str, str] = {}
+        given: dict[str, Any] = {}
         for part in rest.split(",") if colon else ():
             key, separator, value = part.partition("=")
             if not separator:
@@ -53,6 +59,10 @@ class Spec:
             given[key] = value
         if like is not None and like.name == name:
             return like.with_options(given, table)
+        if like is not None:
+            known = settable(_entry(kind, name, table))
+            both = [key for key in kept if key in like.options and key in known]
+            given = {key: like.options[key] for key in both} | given
         return cls.of(kind, name, given, table)
 
     @classmethod

@@ -17,7 +17,8 @@ from innerloop.experiments.records import SHIPPED, Record, Table
 from innerloop.experiments.sweep import Engine, Job, Outcome, jobs_of, sweep
 
 RECORDS = "INNERLOOP_RECORDS"
-"""The variable that names another folder of records, for this process and those it starts."""
+"""The variable that names a folder of records which take the place of those that ship, study by
+study, for this process and those it starts."""
 
 
 class MissingRecords(ValueError):
@@ -58,6 +59,7 @@ class Study:
         self, scale: str, folder: Path, records: Path, *, engine: Engine | None = None
     ) -> Iterator[Outcome]:
         """Trains what is not finished, measures each model, and writes the records."""
+        (records / self.name).mkdir(parents=True, exist_ok=True)
         self.prepare(scale)
         jobs = {job.name: job for job in self.jobs(scale, folder)}
         for outcome in sweep(self.experiments(scale), folder / self.name, engine=engine):
@@ -79,7 +81,7 @@ class Study:
         """
         found, missing = {}, []
         for name, experiment in self.experiments(scale).items():
-            record = _open(f"{self.name}/{name}")
+            record = self._found(name)
             if record is None or record.experiment != experiment:
                 missing.append(name)
             else:
@@ -92,6 +94,12 @@ class Study:
             )
         return found
 
+    def _found(self, name: str) -> Record | None:
+        try:
+            return Record.open(f"{self.name}/{name}", records_of(self.name))
+        except ValueError:
+            return None
+
     def recorded(self, scale: str) -> str:
         """When, where and how long its trainings were made, in a few words."""
         records = list(self.results(scale).values())
@@ -100,23 +108,17 @@ class Study:
         hours = sum(record.seconds for record in records) / 3600
         machines = " and ".join(sorted({record.machine for record in records}))
         count = f"{len(records)} training{'s' * (len(records) > 1)}"
-        return f"{count} recorded on {when}, {hours:.2g} core-hours on {machines}"
+        return f"{count} recorded on {when}, {hours:.2g} hours in all, one core each, on {machines}"
 
     def digest(self) -> str:
         """Changes with any of the study's records, and of those beside it."""
         together = hashlib.sha256("".join(other.digest() for other in self.beside).encode())
-        for path in sorted((records_root() / self.name).rglob("*.json")):
+        for path in sorted((records_of(self.name) / self.name).rglob("*.json")):
             together.update(path.name.encode() + path.read_bytes())
         return together.hexdigest()[:12]
 
 
-def records_root() -> Path:
-    """Where records are looked for: those that ship, unless told otherwise."""
-    return Path(os.environ.get(RECORDS, SHIPPED))
-
-
-def _open(name: str) -> Record | None:
-    try:
-        return Record.open(name, records_root())
-    except ValueError:
-        return None
+def records_of(study: str) -> Path:
+    """The root of the records of this study: those that ship, unless it was trained anew."""
+    anew = Path(os.environ.get(RECORDS, SHIPPED))
+    return anew if (anew / study).is_dir() else SHIPPED

@@ -132,7 +132,7 @@ class SequenceModel(nn.Module):
             [layer.name for layer in layers],
             torch.stack([layer.after for layer in layers]),
             [layer.block.attention_map(layer.before, causal=self.causal) for layer in layers],
-            torch.stack([self._read(layer.after[:, batch.readout]) for layer in layers]),
+            torch.stack([self._said_after(layer, batch.readout) for layer in layers]),
         )
 
     def _embed(self, batch: TokenSequence) -> Residual:
@@ -147,6 +147,12 @@ class SequenceModel(nn.Module):
                 f"tokens must have the dtype {dtype} of the weights, got {batch.tokens.dtype}"
             )
         return self.positions(self.read_in(batch.tokens))
+
+    def _said_after(
+        self, layer: Layer, positions: Int[Tensor, " positions"]
+    ) -> Float[Tensor, "batch positions outputs"]:
+        """What is read out at these positions if the model stops after this layer."""
+        return self._read(layer.after[:, positions])
 
     def _read(
         self, asked: Float[Tensor, "batch positions width"]

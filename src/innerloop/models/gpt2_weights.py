@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from innerloop.models.blocks import BlockShape
+from innerloop.models.blocks import BlockShape, Positions
 from innerloop.models.decoder import Decoder
 from innerloop.models.in_context import InContext
 
@@ -72,11 +72,17 @@ def as_hugging_face(decoder: Decoder) -> GPT2Model:
     from transformers import GPT2Config, GPT2Model
 
     shape, layers = decoder.shape, len(decoder.stack.blocks)
-    if shape != BlockShape(shape.width, shape.heads, shape.hidden, dropout=shape.dropout):
-        raise ValueError(f"only GPT-2's own layers can be exported, got {shape}")
-    own = decoder.state_dict()
-    if "positions.table" not in own:
+    gpt2 = BlockShape(shape.width, shape.heads, shape.hidden, dropout=shape.dropout)
+    for block in decoder.stack.blocks:
+        if block.shape != gpt2:
+            raise ValueError(f"only GPT-2's own layers can be exported, got {block.shape}")
+    if not decoder.causal:
+        raise ValueError("GPT-2 is causal, and this decoder was made with causal=False")
+    if not isinstance(decoder.positions, Positions):
         raise ValueError("GPT-2 has positions, and this decoder was made without any")
+    if decoder.positions.from_end:
+        raise ValueError("GPT-2 counts positions from the start, and this decoder from the end")
+    own = decoder.state_dict()
     config = GPT2Config(
         vocab_size=1,
         bos_token_id=None,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from innerloop.models.blocks import BlockShape, Start
@@ -129,6 +129,14 @@ class Looped(SequenceModel):
             yield replace(last, after=z)
         if self.after is not None:
             yield from self.after.steps(z, "after, ", causal=self.causal)
+
+    def _said_after(
+        self, layer: Layer, positions: Int[Tensor, " positions"]
+    ) -> Float[Tensor, "batch positions outputs"]:
+        """The layers after the loop run before every read-out."""
+        if self.after is None or layer.block in set(self.after.blocks):
+            return super()._said_after(layer, positions)
+        return self._read(self.after(layer.after, causal=self.causal, kept=positions))
 
     def _before(self, x: Residual) -> Residual:
         return x if self.before is None else self.before(x, causal=self.causal)

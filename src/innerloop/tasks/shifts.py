@@ -32,7 +32,7 @@ from innerloop.tasks.functions import Functions, LinearFunctions, TransformedFun
 from innerloop.tasks.linear import LinearRegression
 from innerloop.tasks.queries import ContextQueries, OrthogonalQueries, OtherQueries
 from innerloop.tasks.regression import Regression, law_of
-from innerloop.tasks.task import Task
+from innerloop.tasks.task import NoClosedForm, Task
 
 Shiftable = Regression | LinearRegression
 T = TypeVar("T", bound=Shiftable)
@@ -112,7 +112,13 @@ def narrowed(task: Task, active: int, n: int) -> Task:
     """The task with only its first `active` coordinates alive, and prompts of n examples."""
     if (active, n) == (task.d, task.n):
         return task
-    law = law_of(task)
+    try:
+        law = law_of(task)
+    except NoClosedForm as reason:
+        raise ValueError(
+            "a curriculum over coordinates and examples is for tasks of prompts with a law, got "
+            f"{type(task).__name__}"
+        ) from reason
     covariates = law.covariates
     if active < law.d:
         covariates = FirstCoordinates(covariates, active)

@@ -1,6 +1,6 @@
 """Two ways to train transformers faster where the device gains by them; off unless asked for.
 
-On a CPU neither does by itself: what they gain is measured by `innerloop bench sequence`.
+On the CPUs we have neither gains.
 """
 
 from __future__ import annotations

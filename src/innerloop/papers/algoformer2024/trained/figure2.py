@@ -127,8 +127,8 @@ def remarks(tables: Tables) -> list[str]:
         sentences.append(
             f"AlgoFormer's error over that of {NAMES[rival]}: {', '.join(parts)}; with "
             f"{shares['parameters']:.2g} times its parameters, {shares['training FLOPs']:.2g} "
-            f"times its training FLOPs and {shares['seconds']:.2g} times its training time, on as "
-            "many tokens."
+            f"times its training FLOPs and {shares['seconds']:.2g} times its training time (as it "
+            "passed, with another training on the machine's second core), on as many tokens."
         )
     return sentences
 
