@@ -7,9 +7,11 @@ again. All of them take the better part of an hour on one core; nothing else sho
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -72,22 +74,27 @@ def reached(experiment: Experiment, folder: Path = FOLDER) -> dict[float, Reache
     task = experiment.build()[1]
     prompts = task.sample(PROMPTS, generator=torch.Generator().manual_seed(10**6))
     unit = prompts.targets.square().mean().item()
-    started = time.perf_counter()
 
     @torch.no_grad()
     def error(model: nn.Module) -> float:
         return (answers(model, prompts) - prompts.targets).square().mean().item() / unit
 
-    metrics = {"error": error, "seconds": lambda model: time.perf_counter() - started}
+    metrics = {"error": error, "clock": lambda model: time.perf_counter()}
     history = experiment.run(folder / experiment.key, metrics=metrics).history
+    pace = _pace(history["step"], history["clock"])
     first = {}
     for share in SHARES:
-        rows = [i for i, e in enumerate(history["error"]) if e <= share]
-        never = Reached(float("inf"), float("inf"))
-        first[share] = (
-            Reached(history["step"][rows[0]], history["seconds"][rows[0]]) if rows else never
-        )
+        pairs = zip(history["step"], history["error"], strict=True)
+        steps = min((step for step, off in pairs if off <= share), default=math.inf)
+        first[share] = Reached(steps, steps * pace)
     return first
+
+
+def _pace(steps: Sequence[float], clock: Sequence[float]) -> float:
+    """Seconds for a step, as the median between two entries of the history: a training that was
+    interrupted and went on later has one that is not like the others."""
+    rows = pairwise(zip(steps, clock, strict=True))
+    return median((later - t) / (after - step) for (step, t), (after, later) in rows)
 
 
 def _experiment(recipe: str, task: str, seed: int) -> Experiment:

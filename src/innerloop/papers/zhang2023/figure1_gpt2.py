@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -97,7 +98,8 @@ def judge(tables: Tables) -> Verdict:
         "Against the 1/3 by which c = 1 is judged, errors at c = 4 and 9 are below it too."
     )
     below = all(e("fixed", n, seed, test, n) < 1 / 3 for n, seed in pairs for test in (C4, C9))
-    return Verdict(every, remarks=[_how_large(e, pairs), *([unsuccessful] if below else [])])
+    remarks = [_how_large(e, pairs), *_with_as_many_examples(e, pairs)]
+    return Verdict(every, remarks=[*remarks, *([unsuccessful] if below else [])])
 
 
 def ratio_of_tests(e: Error, kind: str, test: str) -> Callable[[int, int], float]:
@@ -148,17 +150,10 @@ def spikes(e: Error, over: Callable[[Callable[[int, int], float]], Estimate]) ->
 
 def larger_contexts(e: Error, pairs: Sequence[tuple[int, int]]) -> list[Check]:
     """Trained on random covariances, longer training prompts give smaller errors."""
-    lengths = sorted({n for n, _ in pairs})
-    if len(lengths) == 1:
+    shortest, longest = _ends(pairs)
+    if shortest == longest:
         return []
-    shortest, longest = lengths[0], lengths[-1]
-    seeds = sorted({s for _, s in pairs})
-
-    def ratio(m: int) -> Estimate:
-        return mean_log(
-            [e("random", longest, s, C1, m) / e("random", shortest, s, C1, shortest) for s in seeds]
-        )
-
+    ratio = partial(_longest_over_shortest, e, pairs)
     return checks(
         f"trained on random: log of the error with N = {longest} over that with N = {shortest}, "
         f"M = {shortest}",
@@ -166,6 +161,34 @@ def larger_contexts(e: Error, pairs: Sequence[tuple[int, int]]) -> list[Check]:
         {f"M = {longest}": ratio(longest)},
         unlike={f"M = {shortest // 2}": ratio(shortest // 2)},
     )
+
+
+def _longest_over_shortest(e: Error, pairs: Sequence[tuple[int, int]], m: int) -> Estimate:
+    """The log of the error after m examples with the longest N, over that with the shortest after
+    as many as it was trained with."""
+    shortest, longest = _ends(pairs)
+    seeds = sorted({s for _, s in pairs})
+    return mean_log(
+        [e("random", longest, s, C1, m) / e("random", shortest, s, C1, shortest) for s in seeds]
+    )
+
+
+def _ends(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    lengths = sorted({n for n, _ in pairs})
+    return lengths[0], lengths[-1]
+
+
+def _with_as_many_examples(e: Error, pairs: Sequence[tuple[int, int]]) -> list[str]:
+    """Whether longer training prompts help by themselves, or by the examples they hold."""
+    shortest, longest = _ends(pairs)
+    if shortest == longest:
+        return []
+    log = _longest_over_shortest(e, pairs, shortest)
+    return [
+        f"Larger contexts are judged at M = N. After as many examples, M = {shortest}, the log of "
+        f"the error with N = {longest} over that with N = {shortest} is {log.mean:.2g} ± "
+        f"{log.standard_error:.1g}."
+    ]
 
 
 def _how_large(e: Error, pairs: Sequence[tuple[int, int]]) -> str:
