@@ -4,6 +4,7 @@ import pytest
 
 from innerloop import index
 from innerloop.cli import main
+from innerloop.experiments import Record
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +64,12 @@ def test_grep_finds_text_in_names_statements_and_sources_whatever_its_case(capsy
 def test_a_list_of_nothing_is_refused(capsys, arguments, sentence):
     assert main(["list", *arguments]) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_trained_model_that_ships_is_listed_by_the_name_it_is_opened_by(capsys):
+    output = listed(capsys, "records")
+    names = [record.name for record in index.trained_models()]
+    assert set(index.SHORT_NAMES) < set(names)
+    assert set(names) <= set(output)
+    for name in names:
+        assert Record.open(name).has_weights
