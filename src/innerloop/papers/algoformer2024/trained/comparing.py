@@ -1,8 +1,9 @@
 """Trained models compared: on the same prompts, over several trainings.
 
-What was decided before any model was looked at. "Better" is a lower error, on fresh prompts and
-over all seeds; the ratio of two errors must be below 1 by four standard errors, above 1 by as many
-it fails, and in between it is open. The standard error counts prompts and seeds.
+"Better" is a lower error, on fresh prompts and over all seeds: the logarithm of the ratio of two
+errors must be below 0 by four standard errors, above 0 by as many it fails, and in between it is
+open. The standard error counts prompts and seeds; it is of logarithms because errors differ between
+seeds by factors, up as much as down.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
 from innerloop.papers.registry import Table, Tables
 from innerloop.papers.verdict import Check
 
-LOWER = at_most(1.0, "the statement: a lower error. Its standard error is of prompts and seeds")
-NOT_LOWER = at_least(1.0, "the statement: no lower error. Its standard error is as above")
+LOWER = at_most(0.0, "the statement: a lower error. Its standard error is of prompts and seeds")
+NOT_LOWER = at_least(0.0, "the statement: no lower error. Its standard error is as above")
 FALLS = at_least(0.0, "the statement: it falls. Its standard error is of prompts and seeds")
 ROUNDING = 1e-6
 """Of errors in float32: standard errors are not counted as smaller."""
@@ -37,12 +38,10 @@ def together(results: Mapping[str, Record], *kept: str) -> dict[str, Table]:
     every: dict[str, list[dict[str, Any]]] = {}
     for name, record in results.items():
         own = {"model": name.partition("-seed")[0], "seed": record.experiment.seed}
-        spent = {"seconds": record.seconds}
         parts = {**record.tables, "training": record.history}
         for table in kept or parts:
-            more = spent if table == "costs" else {}
             rows = as_rows(parts[table])
-            every.setdefault(table, []).extend({**own, **row, **more} for row in rows)
+            every.setdefault(table, []).extend({**own, **row} for row in rows)
     return {table: as_table(rows) for table, rows in every.items()}
 
 
@@ -85,6 +84,11 @@ def ratio(of: Errors, to: Errors) -> Estimate:
     return Estimate(
         value, value * math.sqrt(of_prompts + of.of_seeds + to.of_seeds), of.values.size
     )
+
+
+def logarithm(of: Estimate) -> Estimate:
+    """Its relative standard error becomes an absolute one."""
+    return Estimate(math.log(of.mean), of.standard_error / of.mean, of.samples)
 
 
 def seed_spread(tables: Tables, column: str) -> float:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from statistics import median
 
-from innerloop.experiments import TASKS, Experiment, Run
+from innerloop.experiments import OBJECTIVES, OPTIMIZERS, TASKS, Experiment, Record, Run
 from innerloop.experiments.kinds import one_sample
-from innerloop.papers.plots import as_table
+from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.registry import Table
 from innerloop.prompt import Prompt
 
 FLOPS_PER_SECOND, SECONDS_PER_ENTRY = 1e11, 5e-8
 """Of one core here: products of matrices, and what else a layer does with an entry of its input."""
+TIMED_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,35 @@ def cost_table(run: Run, unit: float) -> Table:
         "E target^2": unit,
     }
     return as_table([row])
+
+
+def with_seconds(costs: Table, results: Mapping[str, Record]) -> Table:
+    """The costs of these trainings, and the seconds that they take of one core, measured now: those
+    that a record counts are of a machine that others may have used."""
+    rows = zip(as_rows(costs), results.values(), strict=True)
+    return as_table({**row, "seconds": _seconds(record.experiment)} for row, record in rows)
+
+
+def _seconds(experiment: Experiment) -> float:
+    parts = (experiment.model, experiment.task, experiment.objective, experiment.optimizer)
+    return experiment.steps * step_seconds(*map(str, parts))
+
+
+@cache
+def step_seconds(model: str, task: str, objective: str, optimizer: str) -> float:
+    """Of the processor, for one step of training."""
+    experiment = Experiment(model, task, objective, optimizer)
+    network, prompts, generator = experiment.build()
+    loss_of = experiment.objective.build(OBJECTIVES, prompts)
+    update = experiment.optimizer.build(OPTIMIZERS, network)
+    taken = []
+    for _ in range(TIMED_STEPS):
+        started = time.process_time()
+        loss_of.loss(network, loss_of.sample(generator)).backward()
+        update.step()
+        update.zero_grad()
+        taken.append(time.process_time() - started)
+    return median(taken)
 
 
 def _flops(experiment: Experiment) -> float:

@@ -13,11 +13,12 @@ from innerloop.papers.algoformer2024.trained.comparing import (
     errors,
     falls,
     in_words,
+    logarithm,
     ratio,
     seed_spread,
     together,
 )
-from innerloop.papers.algoformer2024.trained.costs import seconds_per_step
+from innerloop.papers.algoformer2024.trained.costs import seconds_per_step, with_seconds
 from innerloop.papers.algoformer2024.trained.drawing import (
     NAMES,
     curves,
@@ -74,10 +75,11 @@ def compared(tables: Tables, model: str, rivals: list[str]) -> list[Check]:
         before = errors(tables, model, column, learner=UNTRAINED)
         others = {name: errors(tables, name, column, spread=spread) for name in rivals}
         found += checks(
-            f"error over another's, {words}",
+            f"log of the error over another's, {words}",
             LOWER,
             {f"{NAMES[model]} over {NAMES[k]}": ratio(own, other) for k, other in others.items()},
             unlike={f"untrained over {NAMES[k]}": ratio(before, v) for k, v in others.items()},
+            measure=logarithm,
         )
     return found
 
@@ -127,8 +129,8 @@ def remarks(tables: Tables) -> list[str]:
         sentences.append(
             f"AlgoFormer's error over that of {NAMES[rival]}: {', '.join(parts)}; with "
             f"{shares['parameters']:.2g} times its parameters, {shares['training FLOPs']:.2g} "
-            f"times its training FLOPs and {shares['seconds']:.2g} times its training time (as it "
-            "passed, with another training on the machine's second core), on as many tokens."
+            f"times its training FLOPs and {shares['seconds']:.2g} times its time on one core, "
+            "on as many tokens."
         )
     return sentences
 
@@ -184,7 +186,9 @@ def numbers(study: Study, scale: Scale) -> Numbers:
         "against the floating-point operations spent. The dotted line is T."
     )
     settings = {"task": task, "seeds": seeds, "T": trainings.LOOPS, "dT": trainings.WINDOW}
-    return Numbers(together(results), caption, settings)
+    tables = together(results)
+    tables["costs"] = with_seconds(tables["costs"], results)
+    return Numbers(tables, caption, settings)
 
 
 @figure(

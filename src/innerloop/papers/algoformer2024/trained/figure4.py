@@ -16,6 +16,7 @@ from innerloop.papers.algoformer2024.trained.comparing import (
     NOT_LOWER,
     Errors,
     errors,
+    logarithm,
     ratio,
     seed_spread,
     together,
@@ -82,16 +83,18 @@ def judge(tables: Tables, ending: str) -> Verdict:
         return ratio(found[a], found[b])
 
     trend = checks(
-        "error over that of a smaller model",
+        "log of the error over that of a smaller model",
         LOWER,
         {f"{called(b)} over {called(a)}": over(b, a) for a, b in pairs},
         unlike={f"untrained over {called(a)}": ratio(before[a], found[a]) for a, _ in pairs},
+        measure=logarithm,
     )
     exception = checks(
-        "error over that of a smaller model, the exception",
+        "log of the error over that of a smaller model, the exception",
         NOT_LOWER,
         {f"{called(HARD)} over {called(smaller)}": over(HARD, smaller)},
         unlike={f"{called(HARD)} over untrained": ratio(found[HARD], before[HARD])},
+        measure=logarithm,
     )
     best = min(found, key=lambda size: found[size].mean)
     words = f"The lowest error is that of {called(best)}, {found[best].mean:.3g}."

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.papers.algoformer2024 import trainings
 from innerloop.papers.algoformer2024.trained.comparing import together
+from innerloop.papers.algoformer2024.trained.costs import with_seconds
 from innerloop.papers.algoformer2024.trained.drawing import (
     COLOURS,
     NAMES,
@@ -119,6 +120,8 @@ def draw(tables: Tables) -> Picture:
 def same_layers(scale: Scale) -> Numbers:
     results = {panel: study.results(scale) for panel, study in STUDIES.items()}
     parts = {panel: together(found, *KEPT) for panel, found in results.items()}
+    for panel, part in parts.items():
+        part["costs"] = with_seconds(part["costs"], results[panel])
     tables = {
         name: as_table(
             {"panel": panel, **row}
