@@ -222,8 +222,9 @@ def read_at_the_end(tokens):
 
 @pytest.mark.parametrize("form", ["mirrored", "refined", "sinks", "printed"])
 def test_prompts_that_nobody_has_seen(form):
-    """Seeded by the operating system. Errors add up at most, whatever the prompt: a step cannot
-    enlarge a residual if step_size |x|^2 <= 1 for all x, and products then are within 1 of size 1.
+    """Seeded by the operating system; the bound holds for any prompt. If step_size |x|^2 <= 1 for
+    all x, then a step enlarges no root mean square residual, products are at most 1 in size, and
+    errors of the loops add up at most.
     """
     seed = secrets.randbits(48)
     prompt = random_prompt(8, 10, 4, seed=seed)
