@@ -26,6 +26,7 @@ def test_a_model_is_nearest_to_itself_at_as_many_loops():
     assert distances[0, 1] > 1e-3
     picture = plot_loop_distances(distances, names=("one", "other"))
     assert len(picture.axes) == 2
+    plot_loop_distances(torch.zeros(1, 1, dtype=torch.float64), names=("one", "itself"))
 
 
 def test_half_the_step_takes_more_loops():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from innerloop.cli import main
+from innerloop.compiled import Program
 from innerloop.experiments import Experiment, Run
 from innerloop.models import Decoder, Looped
 
@@ -25,6 +26,11 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
+def _next(said):
+    """The words of the command that is named at the end."""
+    return said.partition("next: innerloop ")[2].split()
+
+
 def test_newton_is_compiled_and_evaluated_beside_newton(command):
     said = command(
         *("compile", "newton", "--dim", "3", "--examples", "8", "--loops", "25"),
@@ -34,6 +40,8 @@ def test_newton_is_compiled_and_evaluated_beside_newton(command):
     assert "u = M S m" in said
     measured = float(re.search(r"measured (\S+) on", said)[1])
     assert measured < 1e-6
+    exactly = command(*_next(said), "--samples", "200")
+    assert float(re.search(r"alpha=\S+ \S+ ± \S+ (\S+)", exactly)[1]) < 1e-6
     table = command(
         *("evaluate", "newton.safetensors", "--task", "linear:noise_std=0.1"),
         *("--against", "newton:steps=25", "zero", "--samples", "200"),
@@ -66,11 +74,32 @@ def test_an_unrolled_model_is_a_standard_transformer(command):
         (["nothing"], "no construction is called 'nothing'; known: gd, representation"),
         (["chain-of-thought", "--task", "chain-of-thought:slope=0"], "slope must be above 0"),
         (["representation", "--task", "linear"], "needs the network of a task representation"),
+        (["gd", "--dim", "3", "--task", "linear:d=3"], "says what --dim would say"),
+        (["linear-gd", "--draw", "maps.png"], "linear-gd has none"),
+        (["gd:sink=20"], "mirror images need no sinks"),
+        (["gd:form=sinks,sink=800"], "choose a smaller sink"),
     ],
 )
 def test_what_cannot_be_met_is_refused_with_the_reason(words, reason, command, tmp_path):
     assert reason in command("compile", *words, "-o", "file.safetensors", code=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_error_that_was_not_expected_is_measured_and_refused(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(Program, "expected_error", 0.0)
+    words = ("compile", "gd", "--dim", "2", "--examples", "4", "--error", "1e-14")
+    assert "was measured, above the 1e-14" in command(*words, "-o", "gd.safetensors", code=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_step_that_was_chosen_is_the_one_that_is_named_next(command):
+    """Of descent without a step_size each prompt has a step of its own: another algorithm."""
+    words = ("--dim", "2", "--examples", "4", "--loops", "3", "-o", "gd.safetensors")
+    said = command("compile", "gd", *words)
+    table = command(*_next(said), "gd:steps=3", "--samples", "200")
+    own, other = re.findall(r"gd:steps=3\S* \S+ ± \S+ (\S+)", table)
+    assert float(own) < 1e-9 < 1e-2 < float(other)
+    assert "measured" in command("compile", "linear-gd", *words)
 
 
 def test_a_compiled_model_is_trained_on_by_the_ordinary_trainer(tmp_path):
@@ -98,4 +127,7 @@ def test_what_heads_attend_to_is_drawn_and_models_are_compared_loop_by_loop(comm
     assert re.findall(r" (\d) (\d) \d\.?\d*e-1\d", said) == [("1", "1"), ("2", "2"), ("3", "3")]
     for name in ("maps.png", "loops.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    command("evaluate", "gd.safetensors", "--beside", "gpt2", code=2)
+    said = command("evaluate", "gd.safetensors", "--samples", "50", "--beside", "gd.safetensors")
+    assert re.findall(r" (\d) (\d) 0 0", said) == [("1", "1"), ("2", "2"), ("3", "3")]
+    said = command("evaluate", "gd.safetensors", "--beside", "gd", code=2)
+    assert "got gd, which has learned nothing yet" in said

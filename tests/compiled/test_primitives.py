@@ -213,5 +213,9 @@ def test_a_form_that_is_not_known_is_refused(shapes_unchecked):
 def test_what_no_precision_can_hold_is_refused():
     with pytest.raises(ValueError, match="choose a smaller sink"):
         precision("sinks", 4.0, torch.float32, sink=60.0)
+    with pytest.raises(ValueError, match="choose a smaller sink"):
+        precision("sinks", 4.0, sink=800.0)
+    with pytest.raises(ValueError, match="sink goes with the forms sinks, refined-sinks, printed"):
+        precision("mirrored", 4.0, sink=30.0)
     with pytest.raises(ValueError, match="c must be positive"):
         precision("sinks", 4.0, c=-1.0)

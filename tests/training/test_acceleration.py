@@ -36,5 +36,5 @@ def test_only_layers_of_transformers_are_compiled(tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the compiler warns of its own parts
 def test_compiled_layers_are_the_same_training_but_for_rounding(tmp_path):
-    plain, compiled = losses(tmp_path / "a"), losses(tmp_path / "b", compiled=True)
+    plain, compiled = losses(tmp_path / "a"), losses(tmp_path / "b", torch_compile=True)
     assert torch.allclose(plain, compiled, rtol=1e-3)

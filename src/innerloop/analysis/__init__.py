@@ -20,7 +20,12 @@ from innerloop.analysis.shifts import (
     shift_table,
     standard_shifts,
 )
-from innerloop.analysis.siblings import loop_distances, plot_attention, plot_loop_distances
+from innerloop.analysis.siblings import (
+    draw_loop_distances,
+    loop_distances,
+    plot_attention,
+    plot_loop_distances,
+)
 from innerloop.analysis.translation import (
     Score,
     cross_entropies,
@@ -40,6 +45,7 @@ __all__ = [
     "cross_entropies",
     "distance_to_identity",
     "distinguish",
+    "draw_loop_distances",
     "estimate_risk",
     "identify",
     "learning_curve",

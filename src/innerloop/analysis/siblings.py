@@ -13,7 +13,9 @@ from innerloop.models import Trace
 from innerloop.tasks import Task
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 
 @torch.no_grad()
@@ -46,23 +48,34 @@ def plot_loop_distances(
     distances: Float[Tensor, "loops others"], *, names: tuple[str, str], title: str = ""
 ) -> Figure:
     """The distances as a map, with the nearest loop of the other model marked in every row."""
-    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6.4, 4.6))
     axes = picture.subplots()
-    rows, columns = distances.shape
-    edges = (0.5, columns + 0.5, rows + 0.5, 0.5)
-    positive = distances.clamp_min(float(distances[distances > 0].min()))
-    shown = axes.imshow(
-        positive.numpy(), norm=LogNorm(), extent=edges, aspect="auto", cmap="viridis"
-    )
-    axes.plot(
-        (distances.argmin(1) + 1).tolist(), range(1, rows + 1), "o", color="white", markersize=3
-    )
+    shown = draw_loop_distances(axes, distances)
     axes.set(xlabel=f"loops of {names[1]}", ylabel=f"loops of {names[0]}", title=title)
     picture.colorbar(shown, ax=axes, label="root mean square difference of predictions")
     return picture
+
+
+def draw_loop_distances(axes: Axes, distances: Float[Tensor, "loops others"]) -> AxesImage:
+    """The map itself, on a logarithmic scale; exact zeros are drawn as the least of the others."""
+    from matplotlib.colors import LogNorm
+
+    rows, columns = distances.shape
+    positive = distances[distances > 0]
+    least = float(positive.min()) if len(positive) else 1.0
+    shown = axes.imshow(
+        distances.clamp_min(least).numpy(),
+        norm=LogNorm(),
+        extent=(0.5, columns + 0.5, rows + 0.5, 0.5),
+        aspect="auto",
+        cmap="viridis",
+    )
+    nearest = (distances.argmin(1) + 1).tolist()
+    axes.plot(nearest, range(1, rows + 1), "o", color="white", markersize=3)
+    axes.grid(visible=False)
+    return shown
 
 
 def plot_attention(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -12,10 +12,9 @@ from innerloop.algorithms import answers
 from innerloop.analysis import plot_attention
 from innerloop.cli.console import console, say
 from innerloop.cli.pictures import require_picture, write_picture
-from innerloop.compiled import Program, multiplications, parameter_count, unrolled
+from innerloop.compiled import Program, multiplications, parameter_count, require_error
 from innerloop.experiments import MODELS, OPTIMIZERS, TASKS, Experiment, Spec
 from innerloop.experiments.compiled_models import CompiledFactory, Construction
-from innerloop.models import LinearAttention
 from innerloop.prompt import Prompt
 from innerloop.runs import require_writable
 from innerloop.tasks import Task
@@ -23,11 +22,13 @@ from innerloop.training import Checkpoint, History
 
 PREFIX = "compiled-"
 HOME = {
-    "representation": "representation:d={d},n={n},dtype={dtype}",
-    "autoregression": "autoregression:d={d},n={n},scaled=false,dtype={dtype}",
-    "chain-of-thought": "chain-of-thought:d={d},n={n},dtype={dtype}",
+    "representation": "representation:d={dim},n={examples},dtype={dtype}",
+    "autoregression": "autoregression:d={dim},n={examples},scaled=false,dtype={dtype}",
+    "chain-of-thought": "chain-of-thought:d={dim},n={examples},dtype={dtype}",
 }
 """The task of a construction; of all others, linear regression."""
+SIZES = {"dim": 5, "examples": 20, "dtype": "float64"}
+"""What is not given."""
 FRESH = 100
 """Prompts on which the model is compared with its algorithm."""
 
@@ -35,10 +36,10 @@ FRESH = 100
 def compile(
     construction: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CONSTRUCTION")],
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
-    dim: int = 5,
-    examples: int = 20,
+    dim: int | None = None,
+    examples: int | None = None,
     loops: int | None = None,
-    dtype: Literal["float64", "float32"] = "float64",
+    dtype: Literal["float64", "float32"] | None = None,
     error: float | None = None,
     task: str | None = None,
     unroll: bool = False,
@@ -61,12 +62,12 @@ def compile(
             causal-newton, linear-gd or linear-gd++, with options such as gd:penalty=0.1; see
             `innerloop list models` for those of compiled-gd and so on.
         output: the file to write.
-        dim: d, the coordinates of x.
-        examples: n, of the longest prompt.
+        dim: d, the coordinates of x; 5 by default.
+        examples: n, of the longest prompt; 20 by default.
         loops: T, the steps of the algorithm.
-        dtype: the precision of the weights.
-        error: the largest error that is accepted, relative to the labels; what cannot be met is
-            refused.
+        dtype: the precision of the weights; float64 by default.
+        error: the largest error that is accepted, relative to the largest label. What is expected
+            to be above it, or is measured to be on fresh prompts, is refused.
         task: in place of --dim, --examples and --dtype, the task that it is made for.
         unroll: write a standard transformer, with layers of its own for every loop.
         draw: also draw what the heads attend to on a fresh prompt, up to the first loop and after
@@ -76,52 +77,80 @@ def compile(
     if draw is not None:
         require_picture("draw", draw)
     name, _, options = construction.partition(":")
-    words = HOME.get(name, "linear:d={d},n={n},dtype={dtype}")
-    task_spec = Spec.parse("task", task or words.format(d=dim, n=examples, dtype=dtype), TASKS)
-    asked = {"loops": loops, "error": error, "unroll": unroll or None}
-    spec = _spec(name, options).with_options(
-        {key: value for key, value in asked.items() if value is not None}, MODELS
-    )
-    experiment = Experiment(spec, task_spec)
-    model, made_for, generator = experiment.build()
-    checkpoint = Checkpoint(output, config=experiment.chosen)
-    optimizer = experiment.optimizer.build(OPTIMIZERS, model)
+    spec = _spec(name, options, {"loops": loops, "error": error, "unroll": unroll or None})
+    task_spec = _task(name, task, {"dim": dim, "examples": examples, "dtype": dtype})
+    made_for = task_spec.build(TASKS)
     factory = MODELS[spec.name]
-    if isinstance(factory, CompiledFactory):
-        made = factory.construction(made_for, **spec.options)
-        _describe(made, model, made_for, unroll)
+    assert isinstance(factory, CompiledFactory)
+    found = factory.construction(made_for, **spec.options)
+    if draw is not None and not isinstance(found.made, Program):
+        raise ValueError(f"--draw shows what softmax heads attend to, and {name} has none")
+    model = found.model(made_for, unroll=unroll)
+    console().print(str(found.made), soft_wrap=True, highlight=False, markup=False)
+    _report_error(found, model, made_for, error)
+    if isinstance(found.made, Program):
+        _report_size(found.made, unroll)
         if draw is not None:
-            _draw(made.program, made_for, draw)
-    else:
-        assert isinstance(model, LinearAttention)
-        say(f"{spec}: one layer of linear attention, looped {model.loops} times; exact")
-    checkpoint.save(0, model, optimizer, generator, History())
+            _draw(found.made, made_for, draw)
+    experiment = Experiment(spec, task_spec)
+    checkpoint = Checkpoint(output, config=experiment.chosen)
+    generator = torch.Generator().manual_seed(experiment.seed)  # of a training that goes on
+    checkpoint.save(0, model, experiment.optimizer.build(OPTIMIZERS, model), generator, History())
     say(f"{parameter_count(model)} parameters: {output}")
+    against = f" --against {found.words}" if found.words else ""
+    say(f"next: innerloop evaluate {output}{against}")
 
 
-def _spec(name: str, options: str) -> Spec:
+def _spec(name: str, options: str, beside: dict[str, Any]) -> Spec:
+    """The model of the catalogue, with the options that were given beside it."""
     known = [key.removeprefix(PREFIX) for key in MODELS if key.startswith(PREFIX)]
     if name not in known:
         raise ValueError(f"no construction is called {name!r}; known: {', '.join(known)}")
-    return Spec.parse("model", f"{PREFIX}{name}:{options}" if options else PREFIX + name, MODELS)
+    spec = Spec.parse("model", f"{PREFIX}{name}:{options}" if options else PREFIX + name, MODELS)
+    given = {key: value for key, value in beside.items() if value is not None}
+    return spec.with_options(given, MODELS)
 
 
-def _describe(made: Construction, model: torch.nn.Module, task: Task, unroll: bool) -> None:
-    """The rows, heads and counts of a program, and how far it is from its algorithm."""
-    console().print(str(made.program), soft_wrap=True, highlight=False, markup=False)
-    prompts = task.sample(FRESH, generator=torch.Generator().manual_seed(1))
+def _task(name: str, task: str | None, sizes: dict[str, Any]) -> Spec:
+    """The task that is given, or that of the construction in these sizes."""
+    given = {key: value for key, value in sizes.items() if value is not None}
+    if task is None:
+        words = HOME.get(name, "linear:d={dim},n={examples},dtype={dtype}")
+        task = words.format(**(SIZES | given))
+    elif given:
+        options = " and ".join(f"--{key}" for key in given)
+        raise ValueError(f"--task {task} says what {options} would say; give one of them")
+    return Spec.parse("task", task, TASKS)
+
+
+def _report_error(
+    found: Construction, model: torch.nn.Module, task: Task, wanted: float | None
+) -> None:
+    """How far the model is from its algorithm; refused if that is above what is wanted."""
+    fresh = task.sample(FRESH, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        distance = (answers(model, prompts) - answers(made.explicit, prompts)).abs().max().item()
+        difference = answers(model, fresh) - answers(found.explicit, fresh)
+    measured = (difference.abs().max() / fresh.targets.abs().max()).item()
+    where = f"measured {measured:.1e} on {FRESH} prompts"
+    if isinstance(found.made, Program):
+        program = found.made
+        say(
+            f"error after {program.loops} loops, relative to the largest label: expected at most "
+            f"about {program.expected_error:.1e}, {where}"
+        )
+        require_error(measured, fresh.targets.dtype, wanted, program.loops, measured=True)
+    else:
+        say(f"error after {found.made.loops} loops, relative to the largest label: {where}")
+
+
+def _report_size(program: Program, unroll: bool) -> None:
+    """What a standard transformer costs more: a copy of the looped layers for every loop."""
+    looped = program.model()
+    more = (program.loops - 1) * parameter_count(looped.inside)
     say(
-        f"error after {made.program.loops} loops: expected about {made.program.expected_error:.1e} "
-        f"of the labels' size, measured {distance:.1e} on {FRESH} prompts"
-    )
-    looped = made.program.model()
-    flat, length = unrolled(looped), made.program.length
-    say(
-        f"as a standard transformer it has {parameter_count(flat) / parameter_count(looped):.3g} "
-        f"times the parameters, and {multiplications(flat, length) / 1e6:.3g} million "
-        f"multiplications, as many" + ("; this is that transformer" if unroll else "")
+        f"as a standard transformer it has {1 + more / parameter_count(looped):.3g} times the "
+        f"parameters, and {multiplications(looped, program.length) / 1e6:.3g} million "
+        "multiplications, as many" + ("; this is that transformer" if unroll else "")
     )
 
 

@@ -13,10 +13,12 @@ from innerloop import analysis
 from innerloop.algorithms import Learner
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
-from innerloop.cli.subject import Subject, subject_of
+from innerloop.cli.subject import Subject, opened, subject_of
 from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, Spec
+from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
+from innerloop.experiments.kinds import samples as samples_of
 from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm
@@ -63,8 +65,8 @@ def evaluate(
             algorithms`. By default those that belong to the task.
         shifts: instead, the loss under distribution shifts of the task.
         loops: instead, the loss of the model looped 1, 2, ... up to this many times.
-        beside: instead, another looped model such as compiled-gd:loops=20, whose predictions after
-            every loop are compared with the model's; with --curve, drawn.
+        beside: instead, another looped model, such as compiled-gd:loops=20, a run or a file, whose
+            predictions after every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
         samples: fresh prompts.
         seed: of the prompts.
@@ -180,11 +182,8 @@ def _curves(
 def _beside(
     subject: Subject, words: str, samples: int, seed: int, device: str, file: Path | None
 ) -> None:
-    """The model and a compiled one (or any other by name), loop by loop on the same prompts."""
-    spec = Spec.parse("model", words, MODELS)
-    other: Any = spec.build(MODELS, subject.task, _generator(seed, "cpu"))
-    other = other.to(device, dtype_of(subject.task)).eval()
-    models: tuple[Any, Any] = (subject.learner, other)
+    """The model and another, loop by loop on the same prompts."""
+    models: tuple[Any, Any] = (subject.learner, _other(words, subject, device))
     inner = [getattr(model, "model", model) for model in models]
     for model in inner:
         if not isinstance(model, LinearAttention | Looped):
@@ -210,6 +209,27 @@ def _beside(
         picture = analysis.plot_loop_distances(distances, names=(THE_MODEL, words))
         write_picture(file, picture)
         say(f"distances, loop by loop: {file}")
+
+
+def _other(words: str, subject: Subject, device: str) -> Any:
+    """A compiled model by name, made for the task, or one that was saved."""
+    name = words.partition(":")[0]
+    if isinstance(MODELS.get(name), CompiledFactory):
+        spec = Spec.parse("model", words, MODELS)
+        made = spec.build(MODELS, subject.task, _generator(0, "cpu"))
+        return made.to(device, dtype_of(subject.task)).eval()
+    if name in MODELS:
+        raise ValueError(
+            f"--beside takes a compiled model such as compiled-gd:loops=20, a run or a file, got "
+            f"{words}, which has learned nothing yet"
+        )
+    saved = opened(Path(words), device)
+    if (samples_of(saved.task), saved.task.d) != (samples_of(subject.task), subject.task.d):
+        raise ValueError(
+            f"--beside {words} reads {samples_of(saved.task)} of d = {saved.task.d}, and the task "
+            f"samples {samples_of(subject.task)} of d = {subject.task.d}"
+        )
+    return saved.model.to(dtype=dtype_of(subject.task))
 
 
 def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -> None:

@@ -28,7 +28,7 @@ def train(
     seed: int = 0,
     device: str = "cpu",
     mixed_precision: bool = False,
-    compiled: bool = False,
+    torch_compile: bool = False,
     run: Path | None = None,
     runs: Path = Path("runs"),
 ) -> None:
@@ -58,7 +58,8 @@ def train(
         seed: of the initial weights and of the data.
         device: where to train, such as cpu or cuda.
         mixed_precision: products of matrices in bfloat16; quicker where the device has them.
-        compiled: compile the layers of a transformer; takes a minute, and gains on a GPU.
+        torch_compile: compile the layers of a transformer to machine code with torch.compile; takes
+            a minute, and gains on a GPU.
         run: the folder of this run; by default one below `runs`, named by the settings.
         runs: the folder of runs.
     """
@@ -84,7 +85,7 @@ def train(
             folder,
             device=device,
             mixed_precision=mixed_precision,
-            compiled=compiled,
+            torch_compile=torch_compile,
             watch=watch,
             notify=say,
         )

@@ -86,6 +86,12 @@ def precision(
             raise ValueError(f"{name} must be positive and finite, got {value}")
     unit = torch.finfo(dtype).eps / 2
     if form in MIRRORED:
+        if sink is not None:
+            with_sinks = ", ".join(name for name in FORMS if name not in MIRRORED)
+            raise ValueError(
+                f"sink goes with the forms {with_sinks}, got {sink:g} with form {form}: mirror "
+                "images need no sinks"
+            )
         sink = 0.0
     elif sink is None:
         sink = float(round(-math.log(unit)))
@@ -93,7 +99,7 @@ def precision(
     order, a = FORMS[form].order, FORMS[form].coefficient
     if c is None:  # where the derivative of a (c Z)^order + rounding / (c Z) is 0
         c = (rounding / (order * a)) ** (1 / (order + 1)) / size
-    if math.exp(sink) / c > torch.finfo(dtype).max ** 0.5:
+    if sink - math.log(c) > math.log(torch.finfo(dtype).max) / 2:
         raise ValueError(
             f"sink = {sink:g} with c = {c:g} makes weights e^C / c that {dtype} cannot hold in a "
             "square; choose a smaller sink"
@@ -102,14 +108,17 @@ def precision(
     return Precision(c, sink, error + (math.exp(-sink) if sink else 0.0), FORMS[form].scheme)
 
 
-def require_error(expected: float, dtype: torch.dtype, wanted: float | None, loops: int) -> None:
-    """Refuses what this precision cannot give."""
+def require_error(
+    error: float, dtype: torch.dtype, wanted: float | None, loops: int, *, measured: bool = False
+) -> None:
+    """Refuses what this precision cannot give; `error` is expected, or was measured."""
     bound = WANTED[dtype] if wanted is None else wanted
     if not bound > 0:
         raise ValueError(f"error must be positive, got {bound}")
-    if expected > bound:
+    if not error <= bound:  # nor what is not a number
+        found = "was measured" if measured else "is to be expected"
         raise ValueError(
             f"after {loops} loops in {str(dtype).removeprefix('torch.')} an error of about "
-            f"{expected:.1g} is to be expected, above the {bound:g} that is asked for; take fewer "
+            f"{error:.1g} {found}, above the {bound:g} that is asked for; take fewer "
             "loops, float64, or a larger error"
         )

@@ -56,8 +56,11 @@ def newton(
     if not 0 < alpha < math.inf:
         raise ValueError(f"alpha must be positive and finite, got {alpha}")
     size = float(d) if size is None else size
-    chosen = precision(form, size, dtype, c=c, sink=sink)
-    first = precision(BEFORE[form], size, dtype, sink=sink) if form in MIRRORED else chosen
+    if form in MIRRORED:  # C is then that of the layer before the loop alone
+        chosen = precision(form, size, dtype, c=c)
+        first = precision(BEFORE[form], size, dtype, sink=sink)
+    else:
+        first = chosen = precision(form, size, dtype, c=c, sink=sink)
     start = _pair("m = alpha S x", ("x", "x", "m", alpha), n, first)
     if form in MIRRORED:
         start = [_mirroring(head, n, first.sink, 1.0 / len(start)) for head in start]

@@ -26,6 +26,9 @@ from innerloop.compiled.primitives import MASKED, bilinear, copying, identity, l
 from innerloop.compiled.program import Counts, Head, Layer, Match, Move, Program, Units
 from innerloop.tasks.representation import LeakyNetwork
 
+LONG_TAILS = 5.0
+"""sqrt(E |s|^6 / E |s|^2) over d for the tokens s of random networks, about: their few large ones
+have the Taylor error c^2 z^3."""
 LAST = {"last": torch.ones(1, 1, dtype=torch.float64)}
 
 
@@ -136,6 +139,9 @@ def chain_of_thought(
     Every token learns the next token and the level of the last one. Those of the same level are the
     examples: f = s, y = the inverse activation of the next token. The paper takes seven layers
     before the loop, this takes two: the second one gates. A plain ReLU has no inverse.
+
+    Args:
+        size: of the products <s_i, s_j>; by default that of a random network's tokens.
     """
     require_sizes(d=d, n=n, layers=layers, loops=loops)
     require_decay(step_size, 0.0)
@@ -144,7 +150,8 @@ def chain_of_thought(
             f"slope must be above 0 and at most 1, got {slope}: the labels are found by inverting "
             "the activation, and a plain ReLU cannot be inverted"
         )
-    chosen = precision("sinks", float(d) if size is None else size, dtype, c=c, sink=sink)
+    size = LONG_TAILS * d if size is None else size
+    chosen = precision("sinks", size, dtype, c=c, sink=sink)
     length, levels = (n + 1) * (layers + 1) - 1, layers + 1
     layout = Layout(
         x=d, next=d, number=1, last=1, level=levels, other=1, feature=d, key=d, residual=d,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from innerloop import compiled
-from innerloop.algorithms import GradientDescent, Learner, Newton
+from innerloop.algorithms import GDPlusPlus, GradientDescent, Learner, Newton
 from innerloop.compiled import Form, Program
 from innerloop.experiments.kinds import kind_of, of_prompts, one_sample
 from innerloop.experiments.named_algorithms import feature_gd, last_points, own_points
@@ -31,17 +31,37 @@ DIVERGING = 0.01
 
 @dataclass(frozen=True)
 class Construction:
-    """A program, and the algorithm that it runs, written as an algorithm."""
+    """A program, or linear attention, which needs none; and the algorithm that it runs."""
 
-    program: Program
+    made: Program | LinearAttention
     explicit: Learner
+    words: str = ""
+    """The algorithm as the catalogue spells it, with its constants; empty if it has no name."""
+
+    @property
+    def program(self) -> Program:
+        if isinstance(self.made, Program):
+            return self.made
+        raise ValueError("linear attention is exact: there is no program of softmax heads")
+
+    def model(self, task: Task, *, unroll: bool = False) -> nn.Module:
+        """The learner, in the precision of the task."""
+        if isinstance(self.made, LinearAttention):
+            return self.made
+        looped = self.made.model(_dtype(task))
+        model = compiled.unrolled(looped) if unroll else looped
+        return EachPosition(model) if kind_of(task) is TokenSequence else InContext(model)
 
 
 @dataclass(frozen=True)
 class Products:
-    """Of features on a sample of prompts: the mean |f|^2 and the eigenvalues."""
+    """Of features on a sample of prompts: their sizes and eigenvalues."""
 
     size: float
+    """The mean |f|^2."""
+    tail: float
+    """sqrt(E |f|^6 / E |f|^2): the Taylor error of a product z is c^2 z^3, so that of tokens with
+    long tails, such as a random network's, it is the large ones that c must be small for."""
     eigenvalues: Tensor
     """Of (1/n) sum_i f_i f_i^T, ascending, [prompts, k]."""
 
@@ -53,14 +73,16 @@ class Products:
     def of(cls, features: Tensor, examples: int | None = None) -> Products:
         """Of [prompts, n, k]; divided by another n if that is given."""
         gram = features.mT @ features / (features.shape[1] if examples is None else examples)
-        size = features.square().sum(-1).mean().item()
-        return cls(size, torch.linalg.eigvalsh(gram.double()))
+        squares = features.double().square().sum(-1)
+        size = squares.mean().item()
+        tail = (squares.pow(3).mean().item() / size) ** 0.5
+        return cls(size, tail, torch.linalg.eigvalsh(gram.double()))
 
     def step(self, given: float | None, penalty: float = 0.0) -> float:
         """The step size that is given, or half of the longest that is stable on all prompts."""
         curvature = self.largest + penalty
         if given is None:
-            return 1 / curvature.max().item()
+            return _three_digits(1 / curvature.max().item())
         too_long = (given * curvature >= 2).double().mean().item()
         if too_long > DIVERGING:
             stable = 2 / curvature.quantile(1 - DIVERGING).item()
@@ -73,7 +95,7 @@ class Products:
     def start(self, given: float | None) -> float:
         """alpha of Newton's iteration, or an eighth of the largest that converges everywhere."""
         if given is None:
-            return 1 / (2 * self.largest.max().item()) ** 2
+            return _three_digits(1 / (2 * self.largest.max().item()) ** 2)
         too_large = (given * self.largest.square() >= 2).double().mean().item()
         if too_large > DIVERGING:
             stable = 2 / self.largest.quantile(1 - DIVERGING).item() ** 2
@@ -100,16 +122,16 @@ class CompiledFactory:
 
     def construction(self, task: Task, **options: Any) -> Construction:
         """The program and its algorithm; refused if their distance would be above `error`."""
-        made = self._construct(task, **options)
-        expected, loops = made.program.expected_error, made.program.loops
-        compiled.require_error(expected, _dtype(task), options.get("error"), loops)
-        return made
+        found = self._construct(task, **options)
+        if isinstance(found.made, Program):
+            expected, loops = found.made.expected_error, found.made.loops
+            compiled.require_error(expected, _dtype(task), options.get("error"), loops)
+        return found
 
     def __call__(self, task: Task, generator: torch.Generator, **options: Any) -> nn.Module:
         """The model; nothing is drawn from the generator."""
-        looped = self.construction(task, **options).program.model(_dtype(task))
-        model = compiled.unrolled(looped) if options.get("unroll") else looped
-        return EachPosition(model) if kind_of(task) is TokenSequence else InContext(model)
+        unroll = options.get("unroll", False)
+        return self.construction(task, **options).model(task, unroll=unroll)
 
 
 @CompiledFactory
@@ -141,7 +163,7 @@ def compiled_gd(
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, GradientDescent.repeated(step, loops, penalty))
+    return _descent(program, loops, step, penalty)
 
 
 @CompiledFactory
@@ -178,7 +200,7 @@ def compiled_representation(
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, feature_gd(task, steps=loops, step_size=step))
+    return _on_features(program, task, loops, step)
 
 
 @CompiledFactory
@@ -209,7 +231,7 @@ def compiled_newton(
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, Newton(loops, alpha=start))
+    return _newton(program, loops, start)
 
 
 @CompiledFactory
@@ -229,7 +251,7 @@ def compiled_causal_gd(
     program = compiled.causal_gradient_descent(
         task.d, task.n, loops=loops, step_size=step, size=seen.size, c=c, dtype=_dtype(task)
     )
-    return Construction(program, GradientDescent.repeated(step, loops))
+    return _descent(program, loops, step)
 
 
 @CompiledFactory
@@ -249,7 +271,7 @@ def compiled_causal_newton(
     program = compiled.causal_newton(
         task.d, task.n, loops=loops, alpha=start, size=seen.size, c=c, dtype=_dtype(task)
     )
-    return Construction(program, Newton(loops, alpha=start))
+    return _newton(program, loops, start)
 
 
 @CompiledFactory
@@ -276,12 +298,13 @@ def compiled_autoregression(
         task.n,
         loops=loops,
         step_size=step,
-        size=seen.size,
+        size=seen.tail,
         c=c,
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, feature_gd(plain, steps=loops, step_size=step))
+    found = _on_features(program, plain, loops, step)
+    return replace(found, words="") if task.scaled else found
 
 
 @CompiledFactory
@@ -312,41 +335,59 @@ def compiled_chain_of_thought(
         task.slope,
         loops=loops,
         step_size=step,
-        size=seen.size,
+        size=seen.tail,
         c=c,
         sink=sink,
         dtype=_dtype(task),
     )
-    return Construction(program, feature_gd(task, steps=loops, step_size=step))
+    return _on_features(program, task, loops, step)
 
 
+@CompiledFactory
 @of_prompts
 def compiled_linear_gd(
-    task: Task,
-    generator: torch.Generator,
-    *,
-    loops: int = 20,
-    step_size: float | None = None,
-) -> LinearAttention:
+    task: Task, *, loops: int = 20, step_size: float | None = None
+) -> Construction:
     """compiled: gradient descent by linear attention, exactly (Ahn 2023, Lemma 2)"""
     step = Products.of(_sample(task).x).step(step_size)
-    return compiled.linear_gradient_descent(task.d, loops=loops, step_size=step, dtype=_dtype(task))
+    model = compiled.linear_gradient_descent(
+        task.d, loops=loops, step_size=step, dtype=_dtype(task)
+    )
+    return _descent(model, loops, step)
 
 
+@CompiledFactory
 @of_prompts
 def compiled_linear_gd_plus_plus(
-    task: Task,
-    generator: torch.Generator,
-    *,
-    loops: int = 5,
-    step_size: float | None = None,
-    transform: float = 0.5,
-) -> LinearAttention:
+    task: Task, *, loops: int = 5, step_size: float | None = None, transform: float = 0.5
+) -> Construction:
     """compiled: GD++ by linear attention, exactly (von Oswald 2022)"""
     step = Products.of(_sample(task).x).step(step_size)
-    return compiled.linear_gd_plus_plus(
+    model = compiled.linear_gd_plus_plus(
         task.d, loops=loops, step_size=step, transform=transform, dtype=_dtype(task)
     )
+    return Construction(model, GDPlusPlus([step] * loops, [transform] * loops))
+
+
+def _descent(
+    made: Program | LinearAttention, loops: int, step: float, penalty: float = 0.0
+) -> Construction:
+    words = f"gd:steps={loops},step_size={step}" + (f",penalty={penalty}" if penalty else "")
+    return Construction(made, GradientDescent.repeated(step, loops, penalty), words)
+
+
+def _on_features(program: Program, task: Task, loops: int, step: float) -> Construction:
+    explicit = feature_gd(task, steps=loops, step_size=step)
+    return Construction(program, explicit, f"feature-gd:steps={loops},step_size={step}")
+
+
+def _newton(program: Program, loops: int, alpha: float) -> Construction:
+    return Construction(program, Newton(loops, alpha=alpha), f"newton:steps={loops},alpha={alpha}")
+
+
+def _three_digits(value: float) -> float:
+    """So that a constant that was chosen is, digit for digit, the one that is printed."""
+    return float(f"{value:.3g}")
 
 
 def _sample(task: Task) -> Any:
@@ -360,4 +401,4 @@ def _dtype(task: Task) -> torch.dtype:
 def _of_prefixes(x: Tensor) -> Products:
     """Of all beginnings of a prompt: short ones have the largest eigenvalues."""
     parts = [Products.of(x[:, : k + 1]) for k in range(x.shape[1])]
-    return Products(parts[-1].size, torch.cat([part.eigenvalues for part in parts]))
+    return replace(parts[-1], eigenvalues=torch.cat([part.eigenvalues for part in parts]))

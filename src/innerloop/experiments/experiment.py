@@ -175,7 +175,7 @@ class Experiment:
         *,
         device: torch.device | str = "cpu",
         mixed_precision: bool = False,
-        compiled: bool = False,
+        torch_compile: bool = False,
         metrics: Mapping[str, Metric] | None = None,
         watch: Callable[[int, float], None] = lambda step, loss: None,
         notify: Callable[[str], None] = lambda sentence: None,
@@ -184,7 +184,7 @@ class Experiment:
 
         Args:
             mixed_precision: whether products of matrices are in bfloat16.
-            compiled: whether the layers of a transformer are compiled.
+            torch_compile: whether the layers of a transformer are compiled to machine code.
             metrics: read off the model along the way, into the history.
             watch: called after every step with its number and loss.
             notify: told what a user should know, such as a run that other versions began.
@@ -192,7 +192,7 @@ class Experiment:
         folder = Path(folder)
         model, task, generator = self.build(device)
         mixed = usable(device) if mixed_precision else None
-        if compiled:
+        if torch_compile:
             compile_layers(model)
         objective = self._objective(task, mixed)
         optimizer = self.optimizer.build(OPTIMIZERS, model)

@@ -11,19 +11,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Picture
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from innerloop.algorithms import LeastSquares
-from innerloop.analysis import Estimate
+from innerloop.analysis import Estimate, draw_loop_distances
 from innerloop.experiments import Record
 from innerloop.experiments.compiled_models import compiled_gd, compiled_newton
 from innerloop.papers.algoformer2024.trained.drawing import (
-    BLACK,
     BLUE,
     GREEN,
     ORANGE,
@@ -147,15 +145,11 @@ def draw(tables: Tables) -> Picture:
     return picture
 
 
-def distance_map(axes: Axes, tables: Tables, sibling: str) -> Any:
+def distance_map(axes: Axes, tables: Tables, sibling: str) -> AxesImage:
     """Distances of the trained model from a sibling, with the nearest of its loops marked."""
     rows = where(tables["distances"], learner=TRAINED, beside=sibling)
-    loops = max(rows["loops"])
-    values = rows["mean"].astype(float).reshape(loops, -1)
-    edges = (0.5, values.shape[1] + 0.5, loops + 0.5, 0.5)
-    shown = axes.imshow(values, norm=LogNorm(), extent=edges, aspect="auto", cmap="viridis")
-    axes.plot(values.argmin(1) + 1, np.arange(1, loops + 1), "o", color=BLACK, markersize=4)
-    axes.grid(visible=False)
+    values = rows["mean"].astype(float).reshape(max(rows["loops"]), -1)
+    shown = draw_loop_distances(axes, torch.from_numpy(values))
     axes.set(title=f"from {sibling}", xlabel="its loops", ylabel="loops of the trained one")
     return shown
 
