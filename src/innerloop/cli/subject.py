@@ -50,42 +50,25 @@ def subject_of(run: Path | None, task: str | None, model: str | None, device: st
 
 
 def trained(run: Path, task: str | None, device: str) -> Subject:
-    """The model of a run on disk or of a record, on its own task or on another."""
+    """The model of a run on disk or of a record, on its own task or on another.
+
+    A translator's own task is that of held-out pairs, and it reads any pairs in its own tokens.
+    """
     saved = opened(run, device)
-    if isinstance(saved.task, Translation):
-        return _translator(saved, saved.task, task, device)
     own = saved.experiment.task
+    if isinstance(saved.task, Translation):
+        own = held_out(own)
     spec = own if task is None else Spec.parse("task", task, TASKS, like=own)
-    chosen = saved.task if task is None else moved(spec.build(TASKS), device)
+    chosen: Task = saved.task
+    if isinstance(saved.task, Translation) and spec.name == own.name:
+        chosen = moved(pairs_in_tokens_of(saved.task, own, spec), device)
+    elif task is not None:
+        chosen = moved(spec.build(TASKS), device)
     read, given = samples(saved.task), samples(chosen)
     if read != given:
         raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")
     if chosen.d != saved.task.d:
         raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
-    return Subject(saved.model, chosen, spec, f"step {saved.step}")
-
-
-def _translator(saved: Run, known: Translation, task: str | None, device: str) -> Subject:
-    """A translator on pairs that were held out, unless asked otherwise, in its own tokens."""
-    own = held_out(saved.experiment.task)
-    spec = own if task is None else Spec.parse("task", task, TASKS, like=own)
-    if spec.name != own.name:
-        raise ValueError(
-            f"the model reads {samples(known)}, and the task {spec.name} samples "
-            f"{samples(spec.build(TASKS))}"
-        )
-    for option in ("vocabulary", "dtype"):
-        if spec.options[option] != own.options[option]:
-            raise ValueError(
-                f"{option} must be {own.options[option]}, as the translator was trained, got "
-                f"{spec.options[option]}"
-            )
-    if spec.options["n"] > known.n:
-        raise ValueError(
-            f"n must be at most {known.n}, the tokens that the translator was trained to read, got "
-            f"{spec.options['n']}"
-        )
-    chosen = moved(pairs_in_tokens_of(known, spec), device)
     return Subject(saved.model, chosen, spec, f"step {saved.step}")
 
 

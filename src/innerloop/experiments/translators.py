@@ -23,9 +23,25 @@ def held_out(task: Spec) -> Spec:
     return task.with_options({"split": "validation"}, TASKS)
 
 
-def pairs_in_tokens_of(trained: Translation, asked: Spec) -> Translation:
-    """The pairs that the spec asks for, of any corpus, in the tokens that a translator knows."""
+def pairs_in_tokens_of(trained: Translation, own: Spec, asked: Spec) -> Translation:
+    """The pairs that a spec asks for, of any corpus, in the tokens that a translator knows.
+
+    Args:
+        trained: the task that the translator was trained on.
+        own: the spec of that task.
+    """
     options = asked.options
+    for name in ("vocabulary", "dtype"):
+        if options[name] != own.options[name]:
+            raise ValueError(
+                f"{name} must be {own.options[name]}, as the translator was trained, got "
+                f"{options[name]}"
+            )
+    if options["n"] > trained.n:
+        raise ValueError(
+            f"n must be at most {trained.n}, the tokens that the translator was trained to read, "
+            f"got {options['n']}"
+        )
     return Translation.of(
         Corpus.open(options["corpus"]),
         Tokeniser(trained.tokeniser),
