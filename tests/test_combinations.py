@@ -111,6 +111,10 @@ def answers(task, algorithm):
     return algorithm in ANYWHERE or task == "linear"
 
 
+FEW = ("--samples", "50", "--translated", "1")
+"""Prompts, and sentences that are translated word by word."""
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """Runs a command and returns its exit code and output, after what must be true of any."""
@@ -157,13 +161,13 @@ def test_a_model_is_trained_on_a_task_and_evaluated_in_every_way(task, model, co
     runs = [o for o in OBJECTIVES if trained(command, task, model, o) == 0]
     assert runs == [o for o in OBJECTIVES if trains(task, model, o)]
     for run in runs:
-        code, output = command("evaluate", run, "--samples", "50", "--against", "zero")
+        code, output = command("evaluate", run, *FEW, "--against", "zero")
         assert (code, "the model" in output) == (0, True)
         assert ("exact loss" in output) == (model not in SAMPLED)
     if not runs:
         return
     # What was trained is the same kind of model, whichever objective it was trained with.
-    evaluate = ("evaluate", runs[-1], "--samples", "50")
+    evaluate = ("evaluate", runs[-1], *FEW)
     code, output = command(*evaluate, "--shifts")
     assert (code == 0) == ("as trained" in output) == (task not in {*SEQUENCES, "translation"})
     code, _ = command(*evaluate, "--against", "zero", "--curve", "curve.png")
@@ -179,7 +183,7 @@ def test_a_model_is_trained_on_a_task_and_evaluated_in_every_way(task, model, co
 def test_every_algorithm_answers_a_task_or_says_why_not(task, command):
     model = {home: model for model, home in HOME.items()}.get(task, "gpt2")
     assert trained(command, task, model, "prompts") == 0
-    evaluate = ("evaluate", "prompts", "--samples", "20")
+    evaluate = ("evaluate", "prompts", *FEW)
     answered = [a for a in ALGORITHMS if command(*evaluate, "--against", algorithm(a))[0] == 0]
     assert answered == [a for a in ALGORITHMS if answers(task, a)]
 
@@ -189,7 +193,7 @@ def test_a_model_is_evaluated_on_every_other_task_or_the_reason_is_said(model, c
     home = HOME.get(model, COMPILED.get(model, "linear"))
     assert trained(command, home, model, "prompts") == 0
     for task in TASKS:
-        code, _ = command("evaluate", "prompts", "--samples", "20", "--task", spec(task))
+        code, _ = command("evaluate", "prompts", *FEW, "--task", spec(task))
         reads = task == home if model in HOME else task not in {*SEQUENCES, "translation"}
         if model in OF_SEQUENCES:
             reads = task == home or (home, task) == ("chain-of-thought", "autoregression")
@@ -197,7 +201,7 @@ def test_a_model_is_evaluated_on_every_other_task_or_the_reason_is_said(model, c
         if task == "translation":
             continue  # of single precision unless asked otherwise
         other = f"{spec(task)},dtype=float32"
-        code, _ = command("evaluate", "prompts", "--samples", "20", "--task", other)
+        code, _ = command("evaluate", "prompts", *FEW, "--task", other)
         assert code == 2, f"a model in double precision reads {other}"
 
 
@@ -209,9 +213,9 @@ def test_single_precision_is_trained_and_evaluated_like_double(model, command):
     shifts = [] if task in {*SEQUENCES, "translation"} else [["--shifts"]]
     curve = [] if task == "translation" else [["--curve", "curve.svg"]]
     for extra in ([], *shifts, *curve):
-        assert command("evaluate", "run", "--samples", "50", *extra)[0] == 0
+        assert command("evaluate", "run", *FEW, *extra)[0] == 0
     everywhere = [algorithm(a) for a in ALGORITHMS if answers(task, a)]
-    assert command("evaluate", "run", "--samples", "50", "--against", *everywhere)[0] == 0
+    assert command("evaluate", "run", *FEW, "--against", *everywhere)[0] == 0
 
 
 def test_a_device_that_this_machine_does_not_have_is_refused(command):

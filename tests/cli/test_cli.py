@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from innerloop.cli import main
+from innerloop.experiments.study import RECORDS
 
 RUN = "import sys; from innerloop.cli import main; sys.exit(main())"
 
@@ -35,17 +36,20 @@ def test_list_names_every_claim_task_model_and_algorithm(folder, capsys):
     assert all(name in output for name in names)
 
 
-def test_reproduce_prints_verdicts_and_writes_report_and_json(folder, capsys):
-    arguments = ["reproduce", "ahn2023/lemma2", "ahn2023/lemma10", "--scale", "smoke"]
+def test_reproduce_prints_verdicts_and_writes_report_and_json(folder, capsys, monkeypatch):
+    monkeypatch.setenv(RECORDS, str(folder / "no-records"))
+    ids = ["ahn2023/lemma2", "ahn2023/lemma10", "algoformer2024/table1"]
+    arguments = ["reproduce", *ids, "--scale", "smoke"]
     assert main([*arguments, "--json", "out/verdicts.json"]) == 0
     output = said(capsys)
     assert "ahn2023/lemma2" in output
-    assert "2 holds" in output
+    assert "2 holds, 1 inconclusive" in output
+    assert "inconclusive: algoformer2024/table1: 9 of 9 trainings at scale smoke have no" in output
     assert "report:" in output
     assert (folder / "report" / "index.html").exists()
     records = json.loads((folder / "out" / "verdicts.json").read_text())
     keys = {"id", "kind", "verdict", "statement", "measured", "control", "tolerance", "why"}
-    assert [set(record) for record in records] == [keys | {"seconds", "error"}] * 2
+    assert [set(record) for record in records] == [keys | {"seconds", "error"}] * 3
     assert main(arguments) == 0
     assert "found on disk" in said(capsys)
 

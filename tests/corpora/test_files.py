@@ -1,6 +1,7 @@
 """Pairs in files of one's own, corpora on disk, cleaning, the split and the tokeniser."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -77,12 +78,48 @@ def test_a_corpus_is_found_again_by_its_name(parallel, tmp_path):
         Corpus.open("mein", root)
 
 
-def test_validation_files_are_held_out_as_they_are(parallel, tmp_path):
-    written(tmp_path, dev_de="Ja.\n", dev_en="Yes.\n")
+def test_all_of_validation_files_is_held_out_each_pair_in_one_line(parallel, tmp_path):
+    """Tabs, form feeds and U+2028 stand inside lines of files, and would end a line of ours."""
+    written(
+        tmp_path,
+        dev_de="Ja.\nEins\tzwei\x0cdrei\u2028vier.\nSo\x1c<b>und</b>\x85so.\n",
+        dev_en="Yes.\nOne\ttwo\x0cthree\u2028four.\nThis &amp;\x0b that.\n",
+    )
     held_out = [tmp_path / "dev.de", tmp_path / "dev.en"]
     made = build_from_files("mine", parallel, held_out, root=tmp_path / "corpora")
-    assert made.validation == [Pair("Ja.", "Yes.", "mine")]
+    assert [pair[:2] for pair in made.validation] == [
+        ("Ja.", "Yes."),
+        ("Eins zwei drei vier.", "One two three four."),
+        ("So und so.", "This & that."),
+    ]
     assert len(made.training) == 20
+
+
+def test_training_pairs_that_nearly_repeat_a_validation_file_are_left_out(parallel, tmp_path):
+    (de, en), *others = statements()
+    written(tmp_path, dev_tsv=f"Und {de}\t{en.upper()}\n")
+    made = build_from_files("mine", parallel, [tmp_path / "dev.tsv"], root=tmp_path / "corpora")
+    assert [pair[:2] for pair in made.training] == others
+    assert made.left_out["nearly held out"] == 1
+    assert near_duplicates(made.validation, made.training) == 0
+
+
+def test_a_held_out_line_of_markup_alone_is_refused_with_its_number(parallel, tmp_path):
+    written(tmp_path, dev_tsv="Ja.\tYes.\n<br>\tNo.\n")
+    with pytest.raises(CorpusError, match=r"line 2 of .*dev\.tsv is markup on one of its sides"):
+        build_from_files("mine", parallel, [tmp_path / "dev.tsv"], root=tmp_path / "corpora")
+
+
+def test_pairs_that_cannot_be_written_leave_the_corpus_that_was_there(parallel, tmp_path):
+    root = tmp_path / "corpora"
+    made = build_from_files("mine", parallel, root=root)
+    for text in ("a\tb", "a\nb"):
+        broken = replace(made, validation=[Pair(text, "c", "mine")])
+        with pytest.raises(CorpusError, match="in one line, without tabs of its own, got Pair"):
+            broken.save(root)
+    assert Corpus.open("mine", root) == made
+    kept = replace(made, validation=[Pair("a\x0cb\u2028c\r", "d", "mine")]).save(root)
+    assert kept.validation[0].source == "a\x0cb\u2028c\r"
 
 
 def test_a_damaged_corpus_is_refused_and_can_be_built_again(parallel, tmp_path):

@@ -26,6 +26,8 @@ def main() -> int:
     known = baseline(chosen, options.workers)
     trials = [(m, id) for m in mutations for id in m.ids if id in chosen]
     trials += [] if options.table else automatic(known)
+    # A verdict that is not there yet cannot be lost.
+    trials = [(m, id) for m, id in trials if known[id][0] != Outcome.INCONCLUSIVE]
     done = []
     for trial in run(trials, known, options.workers):
         done.append(trial)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.mutations.mutation import Mutation, after, times
+from innerloop.papers.algoformer2024 import table1
+from tests.mutations.mutation import Mutation, after, instead, times
 
 TRAINED = "papers.algoformer2024.trained"
+TABLE1 = "papers.algoformer2024.table1"
 COMPARED = (
     *("figure2a", "figure2a-d20", "figure2b", "figure2c", "same-layers", "figure3", "figure4"),
     "figure4-loop",
@@ -23,12 +25,9 @@ def the_other_way_round(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda of, to: right(to, of)
 
 
-def with_wider_errors(right: Callable[..., Any]) -> Callable[..., Any]:
-    def ratio(of: Any, to: Any) -> Any:
-        estimate = right(of, to)
-        return replace(estimate, standard_error=100 * (estimate.standard_error + estimate.mean))
-
-    return ratio
+@after
+def with_wider_errors(estimate: Any) -> Any:
+    return replace(estimate, standard_error=100 * (estimate.standard_error + abs(estimate.mean)))
 
 
 MUTATIONS = [
@@ -67,5 +66,29 @@ MUTATIONS = [
         f"{TRAINED}.iterations:limit_table",
         after(lambda table: {**table, "exact": [1.1 * table["exact"][0]]}),
         ids("figure5"),
+    ),
+    Mutation(
+        "the difference of two cross-entropies the other way round",
+        f"{TABLE1}:lead",
+        the_other_way_round,
+        ids("table1"),
+    ),
+    Mutation(
+        "cross-entropies so uncertain that nothing is decided",
+        f"{TABLE1}:over_seeds",
+        with_wider_errors,
+        ids("table1"),
+    ),
+    Mutation(
+        "a control that reads the sentence",
+        f"{TABLE1}:after_another_sentence",
+        instead(table1.by_seed),
+        ids("table1"),
+    ),
+    Mutation(
+        "words without context half as uncertain",
+        f"{TABLE1}:without_context",
+        times(0.5),
+        ids("table1"),
     ),
 ]

@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from innerloop.corpora import Corpus
-from innerloop.corpora.store import DATA
+from innerloop.corpora import Corpus, Pair
+from innerloop.corpora.debian import SOURCES
+from innerloop.corpora.store import DATA, Part
 from innerloop.experiments import MissingRecords, Study
 from innerloop.experiments.study import RECORDS
 from innerloop.papers.algoformer2024 import table1, table1_trainings
 from innerloop.papers.plots import as_rows
 from innerloop.papers.verdict import Outcome, Scale
+from innerloop.tasks import Translation
+from tests.mutations.algoformer2024_figures import MUTATIONS
+from tests.mutations.mutation import applied
 
 TINY = table1_trainings.Setting(
     *(8, 2),
@@ -25,15 +29,15 @@ TINY = table1_trainings.Setting(
     corpus="small",
 )
 
-EVERY_SENTENCE = dict(table1.SENTENCES)
+SPOKEN = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_sentences():
     """Untrained translators do not come to an end: three sentences are enough of that."""
+    assert table1_trainings.SPOKEN == 10
     with pytest.MonkeyPatch.context() as patch:
-        for module in (table1, table1_trainings):
-            patch.setattr(module, "SENTENCES", dict(list(EVERY_SENTENCE.items())[:3]))
+        patch.setattr(table1_trainings, "SPOKEN", SPOKEN)
         patch.setattr(table1_trainings, "SCORED", 2)
         yield
 
@@ -99,7 +103,7 @@ def test_there_are_three_architectures_by_seeds_of_the_same_data_and_steps():
     assert printed.optimizer.options["lr"] == 5e-5
 
 
-def test_a_record_says_what_the_table_needs_and_no_text_of_the_corpus(records):
+def test_a_record_says_what_the_table_needs(records):
     record = records["AlgoFormer-1"]
     assert record.tables["losses"]["origin"] == ["all", "small"]
     facts = dict(zip(*record.tables["facts"].values(), strict=True))
@@ -107,10 +111,42 @@ def test_a_record_says_what_the_table_needs_and_no_text_of_the_corpus(records):
     assert facts["entropy of the targets"] < facts["log of the vocabulary"]
     assert facts[table1.ONCE] > 0
     assert facts[table1.OTHER] > 0
-    assert record.tables["translations"]["sentence"] == list(table1.SENTENCES)
-    assert len(EVERY_SENTENCE) == 10
     assert [s["signature"] for s in as_rows(record.tables["scores"])]
     assert table1.ONCE not in records["standard-0"].tables["facts"]["fact"]
+
+
+def test_the_sentences_of_a_record_are_held_out_and_may_be_quoted(records):
+    small = Corpus.open("small")
+    held_out = {pair.source: pair.target for pair in small.validation}
+    for record in records.values():
+        rows = as_rows(record.tables["translations"])
+        assert len({row["sentence"] for row in rows}) == SPOKEN
+        for row in rows:
+            assert held_out[row["sentence"]] == row["reference"]
+            assert row["sentence"] not in {pair.source for pair in small.training}
+            assert (row["source"], row["licence"]) == ("small", "MIT, as innerloop")
+
+
+def test_no_text_without_a_licence_stands_in_a_record():
+    """Every source of the Debian corpus that may not be quoted is passed over."""
+    parts = [Part(source.name, source.licence) for source in SOURCES]
+    pairs = [
+        Pair(f"Das ist {source.name} {word}.", f"This is {source.name} {word}.", source.name)
+        for source in SOURCES
+        for word in ("eins", "zwei", "drei" * 40)
+    ]
+    corpus = Corpus("four", [], [*pairs, Pair("Nur ein Titel", "A title only", "help")], parts, {})
+    tokeniser = Corpus.open("small").tokeniser(300)
+    task = Translation.of(corpus, tokeniser, 64, split="validation")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table1_trainings, "SPOKEN", 10)
+        rows = table1_trainings.quotable(parts, task)
+    assert sorted(sentence for sentence, _ in task.texts(rows)) == [
+        "Das ist help eins.",
+        "Das ist help zwei.",
+        "Das ist windows eins.",
+        "Das ist windows zwei.",
+    ]
 
 
 def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_path, monkeypatch):
@@ -129,7 +165,7 @@ def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_pa
 def test_untrained_translators_decide_nothing(tables):
     verdict = table1.judge(tables)
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "models that learned to translate" in verdict.missing
+    assert "the models did not learn to translate" in verdict.missing
 
 
 @pytest.mark.parametrize(
@@ -138,18 +174,37 @@ def test_untrained_translators_decide_nothing(tables):
         ({"standard": 4.99, "looped": 4.73, "AlgoFormer": 4.61}, Outcome.HOLDS),
         ({"standard": 4.50, "looped": 4.73, "AlgoFormer": 4.61}, Outcome.FAILS),
         ({"standard": 4.99, "looped": 4.50, "AlgoFormer": 4.61}, Outcome.FAILS),
+        ({"standard": 4.70, "looped": 4.73, "AlgoFormer": 4.61}, Outcome.FAILS),
     ],
 )
 def test_the_verdict_is_the_order_that_was_measured(means, outcome, tables):
     assert table1.judge(losses_of(tables, **means)).outcome is outcome
 
 
+def test_trainings_on_two_corpora_are_not_compared(tables):
+    good = losses_of(tables, **table1.PRINTED)
+    corpora = ["debian a", *["debian b"] * (len(good["models"]["seed"]) - 1)]
+    verdict = table1.judge({**good, "models": {**good["models"], "corpus": corpora}})
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "the trainings are on debian a, debian b" in verdict.missing
+
+
+@pytest.mark.parametrize(
+    "mutation", [m for m in MUTATIONS if "algoformer2024/table1" in m.ids], ids=lambda m: m.what
+)
+def test_a_broken_formula_loses_the_verdict(mutation, tables):
+    good = losses_of(tables, **table1.PRINTED)
+    assert table1.judge(good).outcome is Outcome.HOLDS
+    with applied(mutation.target, mutation.wrong):
+        assert table1.judge(good).outcome is not Outcome.HOLDS
+
+
 def test_a_difference_within_the_seeds_is_inconclusive(tables):
-    close = losses_of(tables, standard=4.611, looped=4.73, AlgoFormer=4.61)
+    close = losses_of(tables, standard=4.99, looped=4.611, AlgoFormer=4.61)
     rows = range(len(close["losses"]["seed"]))
     wide = close["losses"]["cross_entropy"]
     for row in rows:
-        if close["losses"]["architecture"][row] == "standard":
+        if close["losses"]["architecture"][row] == "looped":
             wide[row] += 0.02 * close["losses"]["seed"][row]
     assert table1.judge(close).outcome is Outcome.INCONCLUSIVE
 
@@ -162,10 +217,13 @@ def test_a_model_that_does_not_read_the_sentence_decides_nothing(tables):
 
 def test_the_remarks_hold_every_sentence_with_its_reference(tables):
     remarks = table1.judge(tables).remarks
-    for sentence, reference in table1.SENTENCES.items():
-        (line,) = (r for r in remarks if r.startswith(sentence))
-        assert reference in line
-        assert all(f"{name}: " in line for name in table1.PRINTED)
+    rows = as_rows(tables["translations"])
+    assert len({row["sentence"] for row in rows}) == SPOKEN
+    for row in rows:
+        (line,) = (r for r in remarks if r.startswith(row["sentence"]))
+        assert row["reference"] in line
+        assert f"{row['architecture']}: {row['translation']}" in line
+        assert "[small, MIT, as innerloop; " in line
     assert sum("parameters" in r for r in remarks) == 3
 
 

@@ -3,7 +3,12 @@
 from innerloop.analysis.curves import plot_learning_curves
 from innerloop.analysis.distances import distance_to_identity, prediction_distance
 from innerloop.analysis.identification import Identification, distinguish, identify
-from innerloop.analysis.loops import AfterLoops, loop_curve, loop_spectral_radius
+from innerloop.analysis.loops import (
+    AfterLoops,
+    loop_curve,
+    loop_spectral_radius,
+    require_loops,
+)
 from innerloop.analysis.risk import (
     Estimate,
     chunk_for,
@@ -29,6 +34,7 @@ from innerloop.analysis.siblings import (
 from innerloop.analysis.translation import (
     Score,
     cross_entropies,
+    greedy_scores,
     target_entropy,
     translation_scores,
 )
@@ -47,6 +53,7 @@ __all__ = [
     "distinguish",
     "draw_loop_distances",
     "estimate_risk",
+    "greedy_scores",
     "identify",
     "learning_curve",
     "loop_curve",
@@ -58,6 +65,7 @@ __all__ = [
     "plot_loop_distances",
     "position_errors",
     "prediction_distance",
+    "require_loops",
     "require_samples",
     "shift_table",
     "standard_shifts",

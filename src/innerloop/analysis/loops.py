@@ -24,6 +24,13 @@ MOST_LOOPS = 1000
 """Every number of loops up to the last is measured from the start: their cost is a square."""
 
 
+def require_loops(loops: int) -> None:
+    if loops < 1:
+        raise ValueError(f"loops must be at least 1, got {loops}")
+    if loops > MOST_LOOPS:
+        raise ValueError(f"loops must be at most {MOST_LOOPS}, got {loops}")
+
+
 def loop_spectral_radius(model: Any, batch: Any) -> Float[Tensor, " batch"]:
     """By how much one more loop can stretch a small difference, prompt by prompt.
 
@@ -110,10 +117,7 @@ def loop_curve(
     targets. The mean can grow while the median falls: a few prompts on which the loop expands carry
     it, and a sample that misses them shows neither the growth nor the right standard error.
     """
-    if loops < 1:
-        raise ValueError(f"loops must be at least 1, got {loops}")
-    if loops > MOST_LOOPS:
-        raise ValueError(f"loops must be at most {MOST_LOOPS}, got {loops}")
+    require_loops(loops)
     require_samples(samples)
     # All at once: a percentile needs every error.
     require_memory(f"{samples} prompts", 3 * FLOAT64 * samples * (task.n + 1) * (task.d + 1))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from innerloop.algorithms import Learner, answers
 from innerloop.analysis.risk import Estimate
+from innerloop.corpora import Tokeniser
+from innerloop.models import Translator, translate
 from innerloop.tasks import Translation
 
 CHUNK = 32
@@ -20,9 +23,13 @@ EVERYTHING = "all"
 
 @torch.no_grad()
 def cross_entropies(
-    learner: Learner, task: Translation, *, chunk: int = CHUNK
+    learner: Learner,
+    task: Translation,
+    *,
+    rows: Int[Tensor, " some"] | None = None,
+    chunk: int = CHUNK,
 ) -> dict[str, Estimate]:
-    """Nats per target over every pair of a task, of all and of each origin.
+    """Nats per target over these pairs of a task, or every one, of all and of each origin.
 
         R = sum_i nats_i / sum_i targets_i,     error of R = |nats - R targets| / sum_i targets_i
 
@@ -31,16 +38,20 @@ def cross_entropies(
     """
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    nats = torch.empty(len(task), dtype=torch.float64)
-    for rows in task.lengths.argsort(stable=True).split(chunk):
-        pairs = task.pairs(rows)
-        nats[rows.cpu()] = pairs.total_nats(answers(learner, pairs)).double().cpu()
-    targets = (task.lengths - task.middles - 1).double().cpu()
+    rows = torch.arange(len(task)) if rows is None else rows.cpu()
+    rows = rows[task.lengths.cpu()[rows].argsort(stable=True)]
+    parts = []
+    for some in rows.split(chunk):
+        pairs = task.pairs(some.to(task.tokens.device))
+        parts.append(pairs.total_nats(answers(learner, pairs)).double().cpu())
+    nats = torch.cat(parts)
+    targets = (task.lengths - task.middles - 1).double().cpu()[rows]
+    origin = task.origin.cpu()[rows]
     found = {EVERYTHING: _ratio(nats, targets)}
     for number, name in enumerate(task.origins):
-        chosen = task.origin.cpu() == number
-        if chosen.any():
-            found[name] = _ratio(nats[chosen], targets[chosen])
+        own = origin == number
+        if own.any():
+            found[name] = _ratio(nats[own], targets[own])
     return found
 
 
@@ -66,6 +77,22 @@ def translation_scores(translations: Sequence[str], references: Sequence[str]) -
             f"there must be a reference for each translation, got {len(translations)} "
             f"translations and {len(references)} references"
         )
+    scores = []
+    for name, metric in _metrics().items():
+        value = metric.corpus_score(list(translations), [list(references)]).score
+        scores.append(Score(name, value, str(metric.get_signature())))
+    return scores
+
+
+def greedy_scores(model: Translator, task: Translation, rows: Sequence[int]) -> list[Score]:
+    """BLEU and chrF of the greedy translations of these rows, against their references."""
+    _metrics()  # refused before the sentences are translated, if it is not there
+    texts = task.texts(rows)
+    said = translate(model, Tokeniser(task.tokeniser), [sentence for sentence, _ in texts])
+    return translation_scores(said, [reference for _, reference in texts])
+
+
+def _metrics() -> dict[str, Any]:
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -73,11 +100,7 @@ def translation_scores(translations: Sequence[str], references: Sequence[str]) -
         raise ValueError(
             "BLEU and chrF need sacrebleu: pip install 'innerloop[translation]'"
         ) from error
-    scores = []
-    for name, metric in (("BLEU", BLEU()), ("chrF", CHRF())):
-        value = metric.corpus_score(list(translations), [list(references)]).score
-        scores.append(Score(name, value, str(metric.get_signature())))
-    return scores
+    return {"BLEU": BLEU(), "chrF": CHRF()}
 
 
 def _ratio(nats: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Estimate:

@@ -29,12 +29,13 @@ def data(
     Examples:
       innerloop data translation
       innerloop data translation --files train.de train.en --validation dev.de dev.en --name iwslt
-      innerloop train translator --task translation:corpus=iwslt --objective positions
+      innerloop train translator --task translation:corpus=iwslt --recipe adam --batch 32
 
     Args:
         kind: what to build: translation.
         files: pairs of your own: two parallel text files, or one with tabs between the languages.
-        validation: pairs to hold out, likewise; without them some of the others are held out.
+        validation: pairs to hold out, likewise, and training pairs that nearly repeat one are left
+            out; without them some of the others are held out.
         name: of the corpus.
         rebuild: read and clean again, from the packages that are in the cache.
     """
@@ -81,7 +82,7 @@ def _show(corpus: Corpus) -> None:
     if corpus.folder is not None:
         say(f"cache: {corpora_root()}")
     task = f"translation:corpus={corpus.name}"
-    say(f"next: innerloop train translator --task {task} --objective positions:batch=32")
+    say(f"next: innerloop train translator --task {task} --recipe adam --batch 32")
 
 
 class _progress:

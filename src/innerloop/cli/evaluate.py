@@ -11,6 +11,7 @@ import tyro
 
 from innerloop import analysis
 from innerloop.algorithms import Learner
+from innerloop.cli import evaluate_translator
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
 from innerloop.cli.subject import Subject, opened, subject_of
@@ -21,8 +22,8 @@ from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import samples as samples_of
 from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.tables import TextTable
-from innerloop.tasks import NoClosedForm
-from innerloop.tasks.checks import require_seed
+from innerloop.tasks import NoClosedForm, Translation
+from innerloop.tasks.checks import require_at_least, require_seed
 from innerloop.theory.wishart import TooLargeError
 
 THE_MODEL = "the model"
@@ -38,13 +39,15 @@ def evaluate(
     beside: str | None = None,
     curve: Path | None = None,
     samples: int = 100_000,
+    translated: int = 200,
     seed: int = 1,
     device: str = "cpu",
 ) -> None:
     """Compares a trained model with algorithms on fresh prompts.
 
     Prints every learner's loss, and how far its predictions are from the model's: the algorithm
-    that a model has learned is the one at distance zero.
+    that a model has learned is the one at distance zero. Of a translator, on held-out pairs: the
+    cross-entropy for a token of the translation, perplexity, BLEU and chrF.
 
     Examples:
       innerloop evaluate runs/mine --against ols ridge:penalty=0.1 gd:steps=3
@@ -52,13 +55,14 @@ def evaluate(
       innerloop evaluate runs/mine --curve curve.png
       innerloop evaluate runs/mine --beside compiled-gd:loops=20 --curve loops.png
       innerloop evaluate --model package.module:factory --task linear:d=5,n=20
+      innerloop evaluate runs/translator --translated 50
       innerloop evaluate weights.safetensors --model package.module:factory --task linear:d=5
 
     Args:
         run: the folder of a run, its checkpoint, a compiled model, the name of a record that ships
             with its weights, or with --model a file of weights.
         task: where to compare; by default the task of the run, whose options are kept where a task
-            of the same name does not set them.
+            of the same name does not set them; of a translator, the held-out pairs of its corpus.
         model: in place of a run's: a model of your own, package.module:factory, where factory(task)
             gives the learner; or a model's spec such as gd:layers=2.
         against: algorithms, such as ols ridge:penalty=0.1 gd:steps=3; see `innerloop list
@@ -68,13 +72,15 @@ def evaluate(
         beside: instead, another looped model, such as compiled-gd:loops=20, a run or a file, whose
             predictions after every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
-        samples: fresh prompts.
+        samples: fresh prompts; of a translator, at most so many pairs, each once.
+        translated: sentences that are translated for BLEU and chrF; 0 for no scores.
         seed: of the prompts.
         device: where to evaluate, such as cpu or cuda.
     """
     usable(device)
     subject = subject_of(run, task, model, device)
     analysis.require_samples(samples)
+    require_at_least("translated", translated, 0)
     require_seed(seed)
     if curve is not None:
         require_picture("curve", curve)
@@ -92,6 +98,11 @@ def evaluate(
     learners = {THE_MODEL: subject.learner, **rivals}
     if shifts:
         _shifts(subject, learners, samples, seed, device)
+        return
+    if isinstance(subject.task, Translation):
+        if curve is not None:
+            raise ValueError("--curve is for prompts of examples; sentences have no learning curve")
+        evaluate_translator.compare(subject, subject.task, learners, samples, translated, seed)
         return
     _comparison(subject, learners, samples, seed, device)
     if curve is not None:
@@ -238,27 +249,38 @@ def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -
     model = learner.model if isinstance(learner, InContext | Translator) else learner
     if not isinstance(model, LinearAttention | Looped):
         raise ValueError(f"--loops goes with models that have loops, got {type(model).__name__}")
-    table = TextTable(
-        f"loss after each loop, {samples} prompts",
-        ["loops", "mean ± standard error", "median", "99th percentile"],
-    )
     with console().status("looping"):
         generator = _generator(seed, device)
-        curve = analysis.loop_curve(
-            learner, subject.task, loops=loops, samples=samples, generator=generator
-        )
+        if isinstance(subject.task, Translation):
+            table = evaluate_translator.loop_table(
+                learner, subject.task, loops, model.loops, samples, seed
+            )
+        else:
+            table = _loop_table(subject, loops, model.loops, samples, generator)
         few = 10_000 if isinstance(model, LinearAttention) else 64
         prompt = subject.task.sample(min(samples, few), generator=generator)
         radius = analysis.loop_spectral_radius(learner, prompt)
-    for row in curve:
-        trained = " (trained)" if row.loops == model.loops else ""
-        table.add(f"{row.loops}{trained}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")
     print_table(table)
     say(
         f"one loop expands on {(radius > 1).double().mean().item():.2%} of {len(radius)} prompts "
         f"(median spectral radius {radius.median().item():.3g}): there, small differences grow "
         "with every further loop"
     )
+
+
+def _loop_table(
+    subject: Subject, loops: int, trained: int, samples: int, generator: torch.Generator
+) -> TextTable:
+    table = TextTable(
+        f"loss after each loop, {samples} prompts",
+        ["loops", "mean ± standard error", "median", "99th percentile"],
+    )
+    for row in analysis.loop_curve(
+        subject.learner, subject.task, loops=loops, samples=samples, generator=generator
+    ):
+        mark = " (trained)" if row.loops == trained else ""
+        table.add(f"{row.loops}{mark}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")
+    return table
 
 
 def _generator(seed: int, device: str) -> torch.Generator:

@@ -86,6 +86,9 @@ def reproduce(
         console.print("all of it was found on disk; --force measures again")
     results = [by_id[entry.id] for entry in chosen]
     console.print(_verdict_table(results, scale, console.options.ascii_only))
+    for result in results:
+        if result.verdict.missing:
+            say(f"inconclusive: {result.id}: {result.verdict.missing}")
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count))
     for result in results:

@@ -13,7 +13,8 @@ from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import samples
 from innerloop.experiments.records import Record
 from innerloop.experiments.study import records_of
-from innerloop.tasks import Task, moved
+from innerloop.experiments.translators import held_out, pairs_in_tokens_of
+from innerloop.tasks import Task, Translation, moved
 from innerloop.training import load_weights, read_weights
 
 SIZES = ("d", "n", "dtype")
@@ -52,11 +53,20 @@ def subject_of(run: Path | None, task: str | None, model: str | None, device: st
 
 
 def trained(run: Path, task: str | None, device: str) -> Subject:
-    """The model of a run on disk or of a record, on its own task or on another."""
+    """The model of a run on disk or of a record, on its own task or on another.
+
+    A translator's own task is that of held-out pairs, and it reads any pairs in its own tokens.
+    """
     saved = opened(run, device)
     own = saved.experiment.task
+    if isinstance(saved.task, Translation):
+        own = held_out(own)
     spec = own if task is None else Spec.parse("task", task, TASKS, like=own, kept=SIZES)
-    chosen = saved.task if task is None else moved(spec.build(TASKS), device)
+    chosen: Task = saved.task
+    if isinstance(saved.task, Translation) and spec.name == own.name:
+        chosen = moved(pairs_in_tokens_of(saved.task, own, spec), device)
+    elif task is not None:
+        chosen = moved(spec.build(TASKS), device)
     read, given = samples(saved.task), samples(chosen)
     if read != given:
         raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")

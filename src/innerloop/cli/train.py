@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import tyro
@@ -11,6 +12,7 @@ from innerloop.cli.console import console, say
 from innerloop.experiments import TABLES, Experiment, Spec
 from innerloop.experiments.recipes import RECIPES, Recipe
 from innerloop.runs import RunStore
+from innerloop.tasks import Translation
 
 
 def train(
@@ -91,7 +93,9 @@ def train(
         )
     say(f"loss {made.history['loss'][-1]:.5g} after {steps} steps")
     say(f"run: {folder}")
-    say(f"next: innerloop evaluate {folder}")
+    say(f"next: innerloop evaluate {quote(str(folder))}")
+    if isinstance(made.task, Translation):
+        say(f'next: innerloop translate {quote(str(folder))} "Der Hund schläft im Garten."')
 
 
 def _recipe(name: str) -> Recipe:

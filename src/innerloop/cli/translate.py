@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,14 +23,26 @@ def translate(
     Examples:
       innerloop translate runs/translator "Der Hund schläft im Garten." "Wo ist die Datei?"
       innerloop translate runs/translator "Wählen Sie eine Datei aus." --beams 4
+      innerloop translate runs/translator < sentences.txt
 
     Args:
         run: the folder of the run; the corpus that it was trained on need not be there.
-        sentences: one or more, each in quotes.
+        sentences: one or more, each in quotes; without any, the lines of the standard input.
         beams: beginnings that are kept at each word; 1 always takes the most likely one.
     """
-    if not sentences:
-        raise ValueError("translate takes one or more sentences, each in quotes, got none")
+    given = sentences or _lines_of_input()
+    if not given:
+        raise ValueError(
+            "translate takes one or more sentences, each in quotes, or as lines of its input, got "
+            "none"
+        )
     model, tokeniser = open_translator(run)
-    for sentence in translations(model, tokeniser, sentences, beams=beams):
+    for sentence in translations(model, tokeniser, given, beams=beams):
         say(sentence)
+
+
+def _lines_of_input() -> list[str]:
+    """None of a terminal: nobody who forgot the sentences is left waiting."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return []
+    return sys.stdin.read().splitlines()

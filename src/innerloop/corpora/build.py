@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from innerloop.corpora.apt import Packages
-from innerloop.corpora.cleaning import clean
+from innerloop.corpora.cleaning import clean, tidied
 from innerloop.corpora.debian import SOURCES, package_names
 from innerloop.corpora.pairs import CorpusError, Pair, read_files
-from innerloop.corpora.split import split
+from innerloop.corpora.split import apart, split
 from innerloop.corpora.store import SMALL, Corpus, Part, corpora_root
 from innerloop.locks import folder_lock
 
 DEBIAN = "debian"
 HELD_OUT = 2000
+NEAR = "nearly held out"
+"""Why a training pair that nearly repeats one of the user's held-out pairs is left out."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 Watch = Callable[[str, int, int], None]
 """Told what is done now, how many stages are done, and how many there are."""
@@ -54,8 +57,8 @@ def build_from_files(
 ) -> Corpus:
     """Two parallel files, or one with tabs, as the corpus of that name.
 
-    The training pairs are cleaned. Validation pairs are taken as they are; without files of them
-    some training pairs are held out.
+    The training pairs are cleaned. Of validation pairs all are taken, tidied, and training pairs
+    that nearly repeat one are left out; without files of them some training pairs are held out.
     """
     if not NAME.fullmatch(name) or name in (DEBIAN, SMALL):
         raise CorpusError(
@@ -65,10 +68,21 @@ def build_from_files(
     root = corpora_root() if root is None else root
     watch("reading files", 0, 3)
     raw = read_files(files, name)
-    held_out = read_files(validation, name) if validation else None
+    held_out = _all_tidied(validation, name) if validation else None
     with folder_lock(root / name):
         part = Part(name, "as its files say", [str(file) for file in files], len(raw))
         return _finished(name, raw, held_out, [part], root, watch, 3)
+
+
+def _all_tidied(files: Sequence[Path], origin: str) -> list[Pair]:
+    pairs = [tidied(pair) for pair in read_files(files, origin)]
+    for number, pair in enumerate(pairs, start=1):
+        if not (pair.source and pair.target):
+            raise CorpusError(
+                f"line {number} of {files[0]} is markup on one of its sides, without a sentence; "
+                "remove it from both"
+            )
+    return pairs
 
 
 def _finished(
@@ -85,6 +99,10 @@ def _finished(
     watch("holding out", stages - 1, stages)
     if held_out is None:
         training, held_out = split(training, min(HELD_OUT, len(training) // 10))
+    else:
+        cleaned = len(training)
+        training = apart(training, held_out)
+        left_out += Counter({NEAR: cleaned - len(training)})
     for what, pairs in (("training", training), ("validation", held_out)):
         if not pairs:
             raise CorpusError(

@@ -50,6 +50,10 @@ def tidy(text: str) -> str:
     return SPACE.sub(" ", unicodedata.normalize("NFC", plain)).strip()
 
 
+def tidied(pair: Pair) -> Pair:
+    return Pair(tidy(pair.source), tidy(pair.target), pair.origin)
+
+
 def words(text: str) -> list[str]:
     """In small letters; numbers and signs are no words."""
     return WORD.findall(text.lower())
@@ -107,8 +111,7 @@ def clean(pairs: Iterable[Pair]) -> tuple[list[Pair], Counter[str]]:
     kept: list[Pair] = []
     left_out: Counter[str] = Counter()
     seen: tuple[set[str], set[str]] = set(), set()
-    for raw in pairs:
-        pair = Pair(tidy(raw.source), tidy(raw.target), raw.origin)
+    for pair in map(tidied, pairs):
         reason = next((name for name, applies in FILTERS.items() if applies(pair)), None)
         if reason is None:
             keys = key(pair.source), key(pair.target)

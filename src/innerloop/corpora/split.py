@@ -28,11 +28,16 @@ class TrigramIndex:
             for trigram in trigrams(sentence):
                 self.rows[trigram].append(row)
 
-    def largest_share(self, sentence: str, *, but: int | None = None) -> float:
-        """The largest share of the sentence's trigrams that a single row has; `but` not counted."""
+    def shares(self, sentence: str) -> dict[int, float]:
+        """The share of the sentence's trigrams that each row has, of rows that have any."""
         own = trigrams(sentence)
         shared = Counter(row for trigram in own for row in self.rows.get(trigram, ()))
-        return max((n for row, n in shared.items() if row != but), default=0) / len(own)
+        return {row: count / len(own) for row, count in shared.items()}
+
+    def largest_share(self, sentence: str, *, but: int | None = None) -> float:
+        """The largest share of the sentence's trigrams that a single row has; `but` not counted."""
+        shares = self.shares(sentence)
+        return max((share for row, share in shares.items() if row != but), default=0.0)
 
 
 def split(pairs: Sequence[Pair], held_out: int, *, seed: int = 0) -> tuple[list[Pair], list[Pair]]:
@@ -59,3 +64,14 @@ def split(pairs: Sequence[Pair], held_out: int, *, seed: int = 0) -> tuple[list[
                 found += 1
     training = [pair for row, pair in enumerate(pairs) if row not in chosen]
     return training, [pairs[row] for row in sorted(chosen)]
+
+
+def apart(pairs: Sequence[Pair], held_out: Sequence[Pair]) -> list[Pair]:
+    """The pairs that nearly repeat none of those held out, on neither side."""
+    near: set[int] = set()
+    for side in (0, 1):
+        index = TrigramIndex([pair[side] for pair in pairs])
+        for pair in held_out:
+            shares = index.shares(pair[side]).items()
+            near |= {row for row, share in shares if share >= MOST_SHARED}
+    return [pair for row, pair in enumerate(pairs) if row not in near]

@@ -94,12 +94,13 @@ class Corpus:
     def save(self, root: Path | None = None) -> Corpus:
         """Writes it, the manifest last: a corpus without one is not there."""
         folder = (corpora_root() if root is None else root) / self.name
+        # First of all, since pairs that cannot be written must not cost the corpus that is there.
+        texts = {split: _as_text(getattr(self, split)) for split in SPLITS}
         (folder / MANIFEST).unlink(missing_ok=True)
         for old in folder.glob("tokeniser-*.json"):
             old.unlink()
         digests = {}
-        for split in SPLITS:
-            text = _as_text(getattr(self, split))
+        for split, text in texts.items():
             write_atomic(folder / f"{split}.tsv", text)
             digests[split] = hashlib.sha256(text.encode()).hexdigest()
         manifest = {**self.manifest, "built": date.today().isoformat(), "sha256": digests}
@@ -147,7 +148,7 @@ def _opened(folder: Path, manifest: str, stamp: tuple[int, ...]) -> Corpus:
                 f"{file} is not as it was written; `innerloop data translation` makes the corpus "
                 "again, with --rebuild or with its --files"
             )
-        pairs[split] = [_from_line(line) for line in data.decode().splitlines()]
+        pairs[split] = [_from_line(line) for line in data.decode().split("\n")[:-1]]
     known = Part.__dataclass_fields__
     parts = [Part(**{k: v for k, v in part.items() if k in known}) for part in said["parts"]]
     return Corpus(
@@ -184,7 +185,11 @@ def _tokeniser(corpus: Corpus, vocabulary: int) -> Tokeniser:
 
 
 def _as_text(pairs: Sequence[Pair]) -> str:
-    return "".join(f"{p.origin}\t{p.source}\t{p.target}\n" for p in pairs)
+    lines = [f"{p.origin}\t{p.source}\t{p.target}\n" for p in pairs]
+    for pair, line in zip(pairs, lines, strict=True):
+        if (line.count("\t"), line.count("\n")) != (2, 1):
+            raise CorpusError(f"a pair is kept in one line, without tabs of its own, got {pair}")
+    return "".join(lines)
 
 
 def _from_line(line: str) -> Pair:

@@ -1,4 +1,4 @@
-"""A trained translator with its tokeniser: all that is needed to translate, without the corpus."""
+"""Trained translators: opened with their tokeniser alone, and the pairs to measure them on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,47 @@ import torch
 
 from innerloop.corpora import Corpus, Pair, Tokeniser
 from innerloop.corpora.store import Part
-from innerloop.experiments.catalogue import MODELS
+from innerloop.experiments.catalogue import MODELS, TASKS
 from innerloop.experiments.experiment import WEIGHTS, Experiment, dtype_of
+from innerloop.experiments.spec import Spec
 from innerloop.models import Translator
 from innerloop.tasks import Translation
 from innerloop.training import CheckpointError, load_weights, read_checkpoint
 
 TOKENISER = "tokeniser.json"
+
+
+def held_out(task: Spec) -> Spec:
+    """The same task, with the pairs that a translator is not trained on."""
+    return task.with_options({"split": "validation"}, TASKS)
+
+
+def pairs_in_tokens_of(trained: Translation, own: Spec, asked: Spec) -> Translation:
+    """The pairs that a spec asks for, of any corpus, in the tokens that a translator knows.
+
+    Args:
+        trained: the task that the translator was trained on.
+        own: the spec of that task.
+    """
+    options = asked.options
+    for name in ("vocabulary", "dtype"):
+        if options[name] != own.options[name]:
+            raise ValueError(
+                f"{name} must be {own.options[name]}, as the translator was trained, got "
+                f"{options[name]}"
+            )
+    if options["n"] > trained.n:
+        raise ValueError(
+            f"n must be at most {trained.n}, the tokens that the translator was trained to read, "
+            f"got {options['n']}"
+        )
+    return Translation.of(
+        Corpus.open(options["corpus"]),
+        Tokeniser(trained.tokeniser),
+        options["n"],
+        split=options["split"],
+        dtype=getattr(torch, options["dtype"]),
+    )
 
 
 def open_translator(path: Path | str) -> tuple[Translator, Tokeniser]:

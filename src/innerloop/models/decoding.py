@@ -57,11 +57,14 @@ def decode(model: Translator, source: Sequence[int], *, beams: int = 1) -> list[
 def translate(
     model: Translator, tokeniser: Tokeniser, sentences: Sequence[str], *, beams: int = 1
 ) -> list[str]:
-    """The translation of every sentence, in words."""
+    """The translation of every sentence, in words; spaces count once, as in a corpus."""
+    tidied = [" ".join(sentence.split()) for sentence in sentences]
+    for number, sentence in enumerate(tidied, start=1):
+        if not sentence:
+            raise ValueError(f"sentence {number} is blank; there is nothing to translate in it")
     model.eval()
     return [
-        tokeniser.decode(decode(model, source, beams=beams))
-        for source in tokeniser.encode(sentences)
+        tokeniser.decode(decode(model, source, beams=beams)) for source in tokeniser.encode(tidied)
     ]
 
 

@@ -6,14 +6,14 @@ on IWSLT 2015: validation cross-entropies 4.994, 4.726 and 4.609. Not printed: t
 steps, seeds, in what the entropy is measured, and whether there is an encoder; the paper says of
 all its experiments that they are decoder-based, and so are these. IWSLT 2015 cannot be fetched
 without an account: pairs come from Debian packages, and the numbers are not to be compared with the
-printed ones. Their order is the statement.
+printed ones. Their order is the statement: AlgoFormer "outperforms both", says the text, and the
+table has the looped transformer before the standard one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +23,9 @@ from innerloop.analysis import Estimate
 from innerloop.analysis.translation import EVERYTHING
 from innerloop.experiments import Record
 from innerloop.papers.algoformer2024.table1_trainings import (
+    MOST_WORDS,
     ONCE,
     OTHER,
-    SENTENCES,
     STUDY,
     setting,
 )
@@ -35,6 +35,8 @@ from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
 
 PRINTED = {"standard": 4.994, "looped": 4.726, "AlgoFormer": 4.609}
+ORDER = (("standard", "looped"), ("standard", "AlgoFormer"), ("looped", "AlgoFormer"))
+"""Which of the printed numbers is above which."""
 COLOURS = {"standard": "#0072b2", "looped": "#e69f00", "AlgoFormer": "#009e73"}
 
 
@@ -69,52 +71,78 @@ def tables(records: Mapping[str, Record]) -> Tables:
     return {name: as_table(rows) for name, rows in every.items()}
 
 
+def judge(tables: Tables) -> Verdict:
+    """The printed order, from above: the standard transformer, the looped one, AlgoFormer.
+
+    Differences are taken seed by seed. The control is the lower of the two after the sentence of
+    another pair: the same weights, which know English and not what they are to say, must not pass.
+    """
+    losses = {name: by_seed(tables, name) for name in PRINTED}
+    unread = {name: after_another_sentence(tables, name) for name in PRINTED}
+    cases = measured(
+        "difference of two cross-entropies",
+        at_least(0.0, "the printed order; the error is that over seeds"),
+        {_named(pair): lead(losses[pair[0]], losses[pair[1]]) for pair in ORDER}
+        | {_control(pair): lead(losses[pair[0]], unread[pair[1]]) for pair in ORDER},
+    )
+    return Verdict(
+        [cases.check(_named(pair), unlike=_control(pair)) for pair in ORDER],
+        missing=_missing(tables, losses),
+        remarks=[*_remarks(tables, losses), *_spoken(tables)],
+    )
+
+
+def by_seed(tables: Tables, architecture: str) -> dict[int, float]:
+    """Cross-entropies on held-out pairs."""
+    rows = as_rows(tables["losses"], architecture=architecture, origin=EVERYTHING)
+    return {row["seed"]: row["cross_entropy"] for row in rows}
+
+
+def after_another_sentence(tables: Tables, architecture: str) -> dict[int, float]:
+    """The same after the sentence of another pair."""
+    rows = as_rows(tables["models"], architecture=architecture)
+    return {row["seed"]: row[OTHER] for row in rows}
+
+
+def lead(above: Mapping[int, float], below: Mapping[int, float]) -> Estimate:
+    """How far one is above the other, seed by seed."""
+    return over_seeds([above[seed] - below[seed] for seed in above])
+
+
 def over_seeds(values: Sequence[float]) -> Estimate:
     """The mean, with the standard error that the starts give."""
     return Estimate.of(torch.tensor(values, dtype=torch.float64))
 
 
-def judge(tables: Tables) -> Verdict:
-    """The printed order: AlgoFormer below the standard and below the looped transformer.
+def without_context(tables: Tables) -> float:
+    """The entropy of the targets: what words have by their frequency alone."""
+    return float(where(tables["models"])["entropy of the targets"].max())
 
-    Differences are taken seed by seed. The control is AlgoFormer after the sentence of another
-    pair: the same weights, which know English and not what they are to say, and must not pass.
-    """
-    losses = {name: _by_seed(tables, name) for name in PRINTED}
-    models = where(tables["models"], architecture="AlgoFormer")
-    other = dict(zip(models["seed"].tolist(), models[OTHER].tolist(), strict=True))
-    rivals = [name for name in PRINTED if name != "AlgoFormer"]
 
-    def ahead(of: str, by: Mapping[int, float]) -> Estimate:
-        return over_seeds([losses[of][seed] - by[seed] for seed in losses[of]])
+def _named(pair: tuple[str, str]) -> str:
+    return " above ".join(pair)
 
-    cases = measured(
-        "cross-entropy over AlgoFormer's",
-        at_least(0.0, "the statement: AlgoFormer's is the lowest; the error is that over seeds"),
-        {f"{name}": ahead(name, losses["AlgoFormer"]) for name in rivals}
-        | {f"{name}, AlgoFormer {OTHER}": ahead(name, other) for name in rivals},
-    )
-    entropy = where(tables["models"])["entropy of the targets"].max()
+
+def _control(pair: tuple[str, str]) -> str:
+    return f"{_named(pair)} {OTHER}"
+
+
+def _missing(tables: Tables, losses: Mapping[str, Mapping[int, float]]) -> str:
+    """Why nothing can be said, if so."""
+    corpora = sorted({str(corpus) for corpus in tables["models"]["corpus"]})
+    if len(corpora) > 1:
+        return f"losses on different data do not compare: the trainings are on {', '.join(corpora)}"
+    entropy = without_context(tables)
     worst = max(value for found in losses.values() for value in found.values())
-    missing = ""
     if not worst < entropy:
-        missing = (
-            "models that learned to translate: the largest cross-entropy is "
-            f"{worst:.3f}, and words without context have {entropy:.3f}"
+        return (
+            f"the models did not learn to translate: the largest cross-entropy is {worst:.3f}, and "
+            f"words without context have {entropy:.3f}"
         )
-    return Verdict(
-        [cases.check(name, unlike=f"{name}, AlgoFormer {OTHER}") for name in rivals],
-        missing=missing,
-        remarks=[*_remarks(tables, losses, entropy), *_spoken(tables)],
-    )
+    return ""
 
 
-def _by_seed(tables: Tables, architecture: str) -> dict[int, float]:
-    rows = as_rows(tables["losses"], architecture=architecture, origin=EVERYTHING)
-    return {row["seed"]: row["cross_entropy"] for row in rows}
-
-
-def _remarks(tables: Tables, losses: Mapping[str, Any], entropy: float) -> list[str]:
+def _remarks(tables: Tables, losses: Mapping[str, Mapping[int, float]]) -> list[str]:
     sizes = where(tables["models"])
     found = []
     for name, printed in PRINTED.items():
@@ -127,7 +155,9 @@ def _remarks(tables: Tables, losses: Mapping[str, Any], entropy: float) -> list[
             f"{sizes[OTHER][chosen].mean():.3f} {OTHER}{_once(sizes[ONCE][chosen])}, "
             f"BLEU {sizes['BLEU'][chosen].mean():.1f}, chrF {sizes['chrF'][chosen].mean():.1f}."
         )
-    found.append(f"The entropy of held-out tokens without context is {entropy:.3f}.")
+    found.append(
+        f"The entropy of held-out tokens without context is {without_context(tables):.3f}."
+    )
     return found
 
 
@@ -136,15 +166,21 @@ def _once(losses: np.ndarray) -> str:
 
 
 def _spoken(tables: Tables) -> list[str]:
-    """Every sentence, its reference, and what each architecture says."""
-    lines = []
-    for sentence, reference in SENTENCES.items():
-        rows = as_rows(tables["translations"], sentence=sentence)
-        said = "; ".join(f"{row['architecture']}: {row['translation']}" for row in rows)
-        shared = max((row["shared trigrams"] for row in rows), default=0.0)
+    """Every held-out sentence, its reference, and what each architecture says."""
+    rows = as_rows(tables["translations"])
+    sentences = list(dict.fromkeys(row["sentence"] for row in rows))
+    lines = [
+        f"{len(sentences)} held-out sentences with their references, and what the first seed of "
+        "each architecture says, greedily: drawn at random from those of at most "
+        f"{MOST_WORDS} words whose licence lets them be quoted."
+    ]
+    for sentence in sentences:
+        chosen = [row for row in rows if row["sentence"] == sentence]
+        said = "; ".join(f"{row['architecture']}: {row['translation']}" for row in chosen)
+        first = chosen[0]
         lines.append(
-            f"{sentence} ({reference}) {said} [{shared:.0%} of its trigrams in one training "
-            "sentence]"
+            f"{sentence} ({first['reference']}) {said} [{first['source']}, {first['licence']}; "
+            f"{first['shared trigrams']:.0%} of its trigrams in one training sentence]"
         )
     return lines
 
@@ -163,21 +199,25 @@ def draw(tables: Tables) -> Picture:
         for seed in np.unique(curve["seed"]):
             chosen = curve["seed"] == seed
             right.plot(curve["step"][chosen], curve["loss"][chosen], color=colour, linewidth=0.8)
-    entropy = where(tables["models"])["entropy of the targets"].max()
     for axes in (left, right):
-        axes.axhline(entropy, color="#555555", linestyle="--", label="words without context")
+        axes.axhline(
+            without_context(tables),
+            color="#555555",
+            linestyle="--",
+            label="words without context, all",
+        )
     left.set_xticks(range(len(origins)), origins)
-    left.set_ylabel("cross-entropy on held-out pairs")
+    left.set_ylabel("nats for a token of held-out pairs")
     left.set_title("by source, a dot for each seed")
     left.legend(fontsize=7.5)
-    right.set(xlabel="step", ylabel="training loss (looped: mean of the window)")
-    right.set_title("training")
+    right.set(xlabel="step", ylabel="nats for a token")
+    right.set_title("training (looped: mean of the window)")
     return picture
 
 
 @figure(
     "algoformer2024/table1",
-    "AlgoFormer outperforms the standard and the vanilla looped transformer in translation",
+    "AlgoFormer outperforms the looped transformer in translation, and that the standard one",
     source="section 5.5",
     judge=judge,
     draw=draw,

@@ -1,25 +1,28 @@
 """The trainings behind section 5.5's table, and what is measured of each translator.
 
-What is recorded of a training holds no text of the corpus; the sentences below were written for
-this page, and how much of each a training sentence shares is recorded beside its translation.
+What is recorded of a training holds no text of the corpus but for ten short held-out sentences with
+their references, drawn from sources whose licence lets them be quoted, and named beside them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import product
+from itertools import islice, product
 
 import torch
 
-from innerloop.analysis import cross_entropies, target_entropy, translation_scores
+from innerloop.analysis import cross_entropies, greedy_scores, target_entropy
 from innerloop.analysis.translation import EVERYTHING
 from innerloop.corpora import Corpus, Tokeniser, build_debian
 from innerloop.corpora.build import DEBIAN
+from innerloop.corpora.cleaning import words
 from innerloop.corpora.split import TrigramIndex
-from innerloop.corpora.store import names
+from innerloop.corpora.store import Part, names
 from innerloop.experiments import TASKS, Experiment, Run, Study
+from innerloop.experiments.translators import held_out as validation
 from innerloop.models import Translator, translate
 from innerloop.papers.plots import as_table
 from innerloop.papers.registry import Table
@@ -27,26 +30,14 @@ from innerloop.papers.verdict import Scale
 from innerloop.tasks import Translation
 
 DEPTH, WINDOW = 12, 10
-SENTENCES = {
-    "Wählen Sie zuerst ein Bild und danach einen Rahmen aus.": "Select a picture first and then a "
-    "frame.",
-    "Dieses Programm zeigt alle Bilder eines Ordners.": "This program shows all pictures of a "
-    "folder.",
-    "Das Dokument wurde noch nicht gespeichert.": "The document has not been saved yet.",
-    "Schreiben Sie den Titel in die oberste Zeile.": "Write the title into the top line.",
-    "Die Bibliothek enthält Funktionen für lineare Gleichungen.": "The library contains functions "
-    "for linear equations.",
-    "Er hat den Brief gestern geschrieben.": "He wrote the letter yesterday.",
-    "Wo ist der Schlüssel für die große Tür?": "Where is the key to the big door?",
-    "Wir können heute nicht in die Stadt fahren.": "We cannot go to the city today.",
-    "Die Schriftart wird im ganzen Absatz geändert.": "The font is changed in the whole paragraph.",
-    "Ein kleines Werkzeug, um Texte zu vergleichen.": "A small tool to compare texts.",
-}
-"""With their references."""
 OTHER, ONCE = "after another sentence", "after one loop"
 """Cross-entropies that a record has beside the one of the table."""
-SCORED = 200
-"""Held-out pairs that BLEU and chrF are computed of."""
+SCORED, SEED = 200, 1
+"""Held-out pairs that BLEU and chrF are computed of, drawn as `innerloop evaluate` draws them."""
+SPOKEN, MOST_WORDS = 10, 12
+"""Held-out sentences that a record shows, and how long they may be."""
+QUOTABLE = ("MPL-2.0", "MIT")
+"""How the licence begins of a source that a few sentences may be quoted from."""
 OPERATIONS = 4e10
 """In a second on one core here, measured at width 96."""
 
@@ -119,7 +110,8 @@ def measure(run: Run) -> dict[str, Table]:
     model, training = run.model, run.task
     assert isinstance(model, Translator)
     assert isinstance(training, Translation)
-    held_out = _held_out(run.experiment)
+    held_out = validation(run.experiment.task).build(TASKS)
+    assert isinstance(held_out, Translation)
     losses = cross_entropies(model, held_out)
     return {
         "losses": as_table(
@@ -135,12 +127,6 @@ def measure(run: Run) -> dict[str, Table]:
         "scores": _scores(model, held_out),
         "translations": _translations(run.experiment, model, held_out),
     }
-
-
-def _held_out(experiment: Experiment) -> Translation:
-    held_out = experiment.task.with_options({"split": "validation"}, TASKS).build(TASKS)
-    assert isinstance(held_out, Translation)
-    return held_out
 
 
 def _facts(
@@ -166,25 +152,48 @@ def _facts(
 
 
 def _scores(model: Translator, held_out: Translation) -> Table:
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randperm(len(held_out), generator=generator)[:SCORED].tolist()
-    texts = held_out.texts(rows)
-    tokeniser = Tokeniser(held_out.tokeniser)
-    said = translate(model, tokeniser, [sentence for sentence, _ in texts])
-    scores = translation_scores(said, [reference for _, reference in texts])
+    scores = greedy_scores(model, held_out, _shuffled(held_out)[:SCORED])
     return as_table(asdict(score) for score in scores)
 
 
 def _translations(experiment: Experiment, model: Translator, held_out: Translation) -> Table:
-    said = translate(model, Tokeniser(held_out.tokeniser), list(SENTENCES))
     corpus = Corpus.open(experiment.task.options["corpus"])
     seen = TrigramIndex([pair.source for pair in corpus.training])
-    return {
-        "sentence": list(SENTENCES),
-        "reference": list(SENTENCES.values()),
-        "translation": said,
-        "shared trigrams": [seen.largest_share(sentence) for sentence in SENTENCES],
-    }
+    rows = quotable(corpus.parts, held_out)
+    texts = held_out.texts(rows)
+    said = translate(model, Tokeniser(held_out.tokeniser), [sentence for sentence, _ in texts])
+    parts = [corpus.parts[number] for number in held_out.origin[rows].tolist()]
+    return as_table(
+        {
+            "sentence": sentence,
+            "reference": reference,
+            "translation": translation,
+            "source": ", ".join(part.packages) or part.name,
+            "licence": part.licence,
+            "shared trigrams": seen.largest_share(sentence),
+        }
+        for (sentence, reference), translation, part in zip(texts, said, parts, strict=True)
+    )
+
+
+def quotable(parts: Sequence[Part], held_out: Translation) -> list[int]:
+    """Rows of short sentences, at random, of the sources whose licence lets them be quoted."""
+    free = [part.licence.startswith(QUOTABLE) for part in parts]
+    origin = held_out.origin.tolist()
+    rows = [row for row in _shuffled(held_out) if free[origin[row]]]
+    texts = held_out.texts(rows)
+    short = (row for row, pair in zip(rows, texts, strict=True) if all(map(_is_short, pair)))
+    return list(islice(short, SPOKEN))
+
+
+def _is_short(sentence: str) -> bool:
+    """And a whole one: a heading or an entry of a menu has no full stop."""
+    return sentence.endswith(".") and len(words(sentence)) <= MOST_WORDS
+
+
+def _shuffled(task: Translation) -> list[int]:
+    """The numbers of its rows, always in the same order."""
+    return torch.randperm(len(task), generator=torch.Generator().manual_seed(SEED)).tolist()
 
 
 def prepare(scale: str) -> None:
