@@ -14,14 +14,13 @@ from innerloop.cli.console import console, say
 from innerloop.cli.pictures import require_picture, write_picture
 from innerloop.compiled import Program, multiplications, parameter_count, unrolled
 from innerloop.experiments import MODELS, OPTIMIZERS, TASKS, Experiment, Spec
-from innerloop.experiments.compiled_models import CompiledFactory, Construction
+from innerloop.experiments.compiled_models import PREFIX, CompiledFactory, Construction
 from innerloop.models import LinearAttention
 from innerloop.prompt import Prompt
 from innerloop.runs import require_writable
 from innerloop.tasks import Task
 from innerloop.training import Checkpoint, History
 
-PREFIX = "compiled-"
 HOME = {
     "representation": "representation:d={d},n={n},dtype={dtype}",
     "autoregression": "autoregression:d={d},n={n},scaled=false,dtype={dtype}",
