@@ -71,7 +71,7 @@ def test_a_run_and_its_record_are_read_layer_by_layer_and_drawn(command, tmp_pat
         (["zero", "--task", "autoregression", "--shifts"], "samples token sequences"),
         (["ols", "--task", TASK, "--probes", *FEW], "only a model with `trace`"),
         (["ols", "--task", "autoregression"], "reads prompts of examples and queries"),
-        (["unigram", "--task", "translation"], "and a learner of Translation with the probability"),
+        (["unigram", "--task", "translation"], "a learner of Translation"),
     ],
 )
 def test_what_cannot_be_asked_gets_its_sentence(command, words, sentence):

@@ -61,11 +61,6 @@ def leading(result):
         (Lasso(0.15), "lasso", {"penalty": 0.15}),
         (GradientDescent.repeated(0.13, 7), "gd", {"steps": 7, "step_size": 0.13}),
         (GradientDescent.repeated(0.02, 101), "gd", {"steps": 101, "step_size": 0.02}),
-        (
-            GradientDescent.repeated(0.1, 3, 0.7),
-            "penalised-gd",
-            {"steps": 3, "step_size": 0.1, "penalty": 0.7},
-        ),
         (StableGradientDescent(9), "stable-gd", {"steps": 9}),
         (Newton(4), "newton", {"steps": 4, "scale": 1.0}),
         (Newton(2, 0.3), "newton", {"steps": 2, "scale": 0.3}),
@@ -85,6 +80,16 @@ def test_a_planted_algorithm_is_recovered_with_its_parameters(learner, family, p
     assert family in named, result.sentence
     assert named[family] == pytest.approx(parameters, rel=1e-6)
     assert "identical to rounding" in result.sentence
+
+
+def test_descent_with_a_penalty_is_recovered_with_all_three_of_its_numbers():
+    (family,) = candidates_for(NOISY, ["penalised-gd"])
+    few = replace(family, steps=range(1, 5))
+    planted = GradientDescent.repeated(0.1, 3, 0.7)
+    result = identify(planted, NOISY, [few], samples=400, generator=seeded())
+    assert result.decision.grade is Grade.IDENTICAL
+    expected = {"steps": 3, "step_size": 0.1, "penalty": 0.7}
+    assert leading(result)["penalised-gd"] == pytest.approx(expected, rel=1e-6)
 
 
 @settings(max_examples=4)
