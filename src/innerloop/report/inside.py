@@ -30,7 +30,7 @@ def shares_table(inside: Sequence[Inside]) -> Table:
 def draw_shares(tables: Mapping[str, Table]) -> Picture:
     """The shares of `shares_table` with their intervals: a row for each model, the first on top."""
     table = tables["shares"]
-    models = dict(zip(table["model"], table["candidate"], strict=True))
+    models = dict(zip(map(str, table["model"]), map(str, table["candidate"]), strict=True))
     picture = Picture(figsize=(7.5, 1.1 + ROW * len(models)))
     axes = picture.subplots()
     places = {model: place for place, model in enumerate(models)}
