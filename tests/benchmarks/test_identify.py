@@ -11,8 +11,8 @@ from tests.samples import seeded
 
 SLOW = {"network", "tree", "boosted-trees"}
 """Candidates only when they are named."""
-OTHER_TASKS = {"feature-gd", "unigram"}
-"""Of sequences and sentences, which are not planted."""
+OTHER_TASKS = {"unigram"}
+"""Of sentences, which are not planted."""
 
 
 def test_every_algorithm_of_the_catalogue_is_planted():

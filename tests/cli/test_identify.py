@@ -29,6 +29,19 @@ def test_a_learner_of_ones_own_that_is_no_candidate_is_none_of_these(command, tm
     assert "\nnone of these; the best of them, " in output
 
 
+def test_a_compiled_model_is_a_learner_a_candidate_and_not_the_twin_of_another_dimension(command):
+    for dim in ("2", "3"):
+        words = ("--dim", dim, "--examples", "8", "--loops", "2", "-o", f"{dim}.safetensors")
+        command("compile", "linear-gd", *words)
+    few = ("--samples", "200", "--candidates", "zero")
+    output = command("identify", "3.safetensors", *few, "3.safetensors")
+    assert "\n3.safetensors: identical to rounding\n" in output
+    output = command("identify", "3.safetensors", *few, "2.safetensors", code=2)
+    assert "the candidate 2.safetensors reads d = 2, the task has d = 3" in output
+    output = command("identify", "3.safetensors", *few, "--twin", "2.safetensors", code=2)
+    assert "the twin 2.safetensors reads d = 2, the task has d = 3" in output
+
+
 def test_a_run_and_its_record_are_read_layer_by_layer_and_drawn(command, tmp_path, monkeypatch):
     words = ("--task", "linear:d=2,n=4,dtype=float32", "--steps", "2", "--run", "run")
     command("train", "gpt2:layers=2,width=8,heads=2", *words, "--batch", "8")
@@ -58,6 +71,7 @@ def test_a_run_and_its_record_are_read_layer_by_layer_and_drawn(command, tmp_pat
         (["zero", "--task", "autoregression", "--shifts"], "samples token sequences"),
         (["ols", "--task", TASK, "--probes", *FEW], "only a model with `trace`"),
         (["ols", "--task", "autoregression"], "reads prompts of examples and queries"),
+        (["unigram", "--task", "translation"], "a learner of Translation"),
     ],
 )
 def test_what_cannot_be_asked_gets_its_sentence(command, words, sentence):

@@ -39,6 +39,17 @@ SOURCE = """
     def function(task):
         return lambda prompt: prompt.y.mean(1, keepdim=True)
 
+    class Mean:
+        def fit(self, x, y):
+            self.mean = y.mean()
+            return self
+
+        def predict(self, x):
+            return 0 * x[:, 0] + self.mean
+
+    def estimator(task):
+        return Mean()
+
     def nothing(task):
         return None
 
@@ -62,12 +73,14 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_an_algorithm_is_found_in_the_present_folder(package):
+def test_an_algorithm_a_function_or_an_estimator_is_found_in_the_present_folder(package):
     prompt = TASK.sample(3, generator=seeded())
     learner = own_learner("mine.models:plain", TASK)
     assert torch.equal(answers(learner, prompt), LeastSquares()(prompt))
     mean = own_learner("mine.models:function", TASK)
     assert torch.equal(answers(mean, prompt)[:, 0], prompt.y.mean(1))
+    estimated = own_learner("mine.models:estimator", TASK)
+    torch.testing.assert_close(answers(estimated, prompt), answers(mean, prompt))
 
 
 @pytest.mark.parametrize("task", [TASK, SINGLE], ids=["double", "single"])

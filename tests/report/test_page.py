@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Picture
 from innerloop import index
 from innerloop.papers.verdict import Check, Correction, Kind, Outcome, Verdict
 from innerloop.report import FormulaError, write_report
+from innerloop.report.inside import draw_shares, shares_table
 from innerloop.report.page import MEANINGS
 from innerloop.reproduction.inside import Inside
 from innerloop.reproduction.reproduce import Result
@@ -384,7 +385,27 @@ def test_what_is_inside_models_is_a_section_only_if_there_are_any(results, tmp_p
     answer = "none of these exactly; nearest is ridge <b>"
     found = Inside("toy/model", "gpt2", "linear:d=2", answer, "survives nothing", "recorded")
     text = write_report(results, tmp_path / "other", inside=[found]).read_text()
+    assert "Enlarge what is inside" not in text  # without a number there is nothing to draw
     assert 'id="inside/toy/model"' in text
     assert "nearest is ridge &lt;b&gt;" in text
     assert "Under shifts.</b> survives nothing." in text
     assert '<a href="#inside">What is inside (1)</a>' in text
+
+
+def test_what_is_inside_models_is_drawn_with_its_intervals(results, tmp_path):
+    shares = {"error": [0.4, 0.3, 0.5], "prediction": [0.9, 0.8, 0.95]}
+    models = [
+        Inside(name, "gpt2", "linear:d=2", "near", "", "recorded", family, shares)
+        for name, family in (("toy/one", "ridge"), ("toy/two", "gd"))
+    ]
+    (picture,) = draw_shares({"shares": shares_table(models)}).axes
+    assert [label.get_text() for label in picture.get_yticklabels()] == ["toy/one", "toy/two"]
+    assert [text.get_text() for text in picture.texts] == ["ridge", "gd"]
+    for line, lines, interval in zip(
+        picture.lines, picture.collections, shares.values(), strict=False
+    ):
+        assert line.get_xdata().tolist() == [interval[0]] * 2
+        assert [segment[:, 0].tolist() for segment in lines.get_segments()] == [interval[1:]] * 2
+    text = write_report(results[:1], tmp_path, inside=models).read_text()
+    assert "Enlarge what is inside" in text
+    assert "toy/two,gd,error,0.4,0.3,0.5" in (tmp_path / "figures/inside-shares.csv").read_text()

@@ -31,6 +31,8 @@ def test_a_record_with_weights_is_asked_once_and_then_found(records, tmp_path):
     assert found.model.startswith("gd:layers=1")
     assert "free-step: identical to rounding" in found.answer  # one layer is one step
     assert "on the task and on every shift" in found.on_shifts
+    assert found.nearest == "free-step"
+    assert found.shares["error"] == pytest.approx([1, 1, 1])
     assert asked[-1] == "what is inside toy/with, 1 of 1"
     assert inside_all(records, store) == [found]
 

@@ -27,7 +27,28 @@ def answers(learner: Learner, prompt: Any) -> Tensor:
     Broadcast against the labels, predictions of shape [batch, 1] or [batch] would make a loss of
     every prediction against every label.
     """
-    predictions = learner(prompt)
+    return _in_shape(learner, learner(prompt), prompt)
+
+
+class LearnerError(ValueError):
+    """A learner raised something when it was asked; the message names both."""
+
+
+def answers_or_reason(learner: Learner, prompt: Any) -> Tensor:
+    """The same of a learner that anyone may have written: whatever it raises is a sentence."""
+    try:
+        predictions = learner(prompt)
+    except (MemoryError, OSError):  # of the machine, not of the learner
+        raise
+    except ValueError as error:
+        raise LearnerError(f"{_name(learner)} refuses the prompts: {error}") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise LearnerError(f"{_name(learner)} fails on the prompts with {reason}") from error
+    return _in_shape(learner, predictions, prompt)
+
+
+def _in_shape(learner: Learner, predictions: Tensor, prompt: Any) -> Tensor:
     expected = list(prompt.answer_shape)
     if _shape(predictions) != expected:
         axes = ", [batch, queries]" if isinstance(prompt, Prompt) else ""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.algorithms.learner import Learner
 from innerloop.prompt import Prompt
 
 
@@ -34,3 +37,20 @@ class Scikit:
         fitted = (self.estimator().fit(*e) for e in zip(x, prompt.y.cpu().numpy(), strict=True))
         rows = [e.predict(queries) for e, queries in zip(fitted, x_query, strict=True)]
         return torch.stack([torch.as_tensor(row) for row in rows]).to(prompt.y)
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """A regressor of scikit-learn, or what is called like one."""
+
+    def fit(self, X: Any, y: Any, /) -> Any: ...
+
+    def predict(self, X: Any, /) -> Any: ...
+
+
+def as_learner(learner: Learner | Estimator) -> Learner:
+    """An estimator as a learner, a copy of it for every prompt; what is called with prompts, as it
+    is."""
+    if isinstance(learner, Learner):
+        return learner
+    return Scikit(partial(copy.deepcopy, learner))

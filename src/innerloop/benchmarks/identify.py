@@ -83,7 +83,7 @@ def planted() -> Iterator[Planted]:
         *(("lasso", f"lasso:penalty={p}", {"penalty": p}) for p in (0.02, 0.2)),
         *(
             ("gd", f"gd:steps={k},step_size={eta}", {"steps": k, "step_size": eta})
-            for k, eta in ((1, 0.2), (3, 0.05), (40, 0.1))
+            for k, eta in ((1, 0.2), (3, 0.05), (40, 0.1), (100, 0.02))
         ),
         *(("stable-gd", f"gd:steps={k}", {"steps": k}) for k in (1, 20)),
         *(("newton", f"newton:steps={k}", {"steps": k}) for k in (1, 4)),
@@ -112,10 +112,13 @@ def planted() -> Iterator[Planted]:
     numbers = {"steps": 4, "step_size": eta}
     yield Planted(SKEWED, "preconditioned-gd", numbers, partial(_given, descent))
     yield Planted("pool", "posterior-mean", {}, partial(_algorithm, "pool-posterior"))
+    task = "representation:d=4,n=12,noise_std=0.2"
     for penalty in (0.01, 1.0):
         words = f"feature-ridge:penalty={penalty}"
-        task = "representation:d=4,n=12,noise_std=0.2"
         yield Planted(task, "feature-ridge", {"penalty": penalty}, partial(_algorithm, words))
+    words = f"feature-gd:steps=10,step_size={eta}"
+    numbers = {"steps": 10, "step_size": eta}
+    yield Planted(task, "feature-gd", numbers, partial(_algorithm, words))
     yield Planted("dictionary", "shown-labels", {}, partial(_algorithm, "shown-labels"))
     yield Planted("dictionary", "feature-ridge", {}, partial(_algorithm, "feature-ridge"))
     yield Planted("autoregression", "feature-ridge", {}, partial(_algorithm, "feature-ridge"))

@@ -14,13 +14,12 @@ from innerloop.cli.console import console, say
 from innerloop.cli.pictures import require_picture, write_picture
 from innerloop.compiled import Program, multiplications, parameter_count, require_error
 from innerloop.experiments import MODELS, OPTIMIZERS, TASKS, Experiment, Spec
-from innerloop.experiments.compiled_models import CompiledFactory, Construction
+from innerloop.experiments.compiled_models import PREFIX, CompiledFactory, Construction
 from innerloop.prompt import Prompt
 from innerloop.runs import require_writable
 from innerloop.tasks import Task
 from innerloop.training import Checkpoint, History
 
-PREFIX = "compiled-"
 HOME = {
     "representation": "representation:d={dim},n={examples},dtype={dtype}",
     "autoregression": "autoregression:d={dim},n={examples},scaled=false,dtype={dtype}",

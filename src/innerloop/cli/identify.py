@@ -15,13 +15,13 @@ from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
 from innerloop.cli.subject import Subject, opened, subject_of, trained
 from innerloop.experiments import ALGORITHMS, TASKS, Spec, candidates_for
+from innerloop.experiments.candidates import iterative
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
-from innerloop.experiments.kinds import kind_of
+from innerloop.experiments.kinds import kind_of, require_readable
 from innerloop.experiments.kinds import samples as sampled
-from innerloop.experiments.named_candidates import iterative
 from innerloop.prompt import Prompt
-from innerloop.tasks import moved
+from innerloop.tasks import Task, moved
 from innerloop.tasks.checks import require_seed
 
 ASIDE = 2000
@@ -51,14 +51,17 @@ def identify(
       innerloop identify runs/mine --shifts
       innerloop identify runs/looped --by loop --picture inside.png
       innerloop identify package.module:factory --task linear:d=5,n=20 --candidates ols ridge gd
+      innerloop identify runs/mine --candidates gd compiled-gd:loops=3 newton.safetensors
       innerloop identify ridge:penalty=0.3 --task linear:noise_std=0.5
 
     Args:
-        learner: the folder of a run, the name of a record that ships with its weights, a learner
-            of your own, package.module:factory, or an algorithm such as ridge:penalty=0.3.
+        learner: the folder of a run, a compiled model, the name of a record that ships with its
+            weights, a learner or an estimator of scikit-learn of your own, package.module:factory,
+            or an algorithm such as ridge:penalty=0.3.
         task: whose prompts to ask; by default the task of the run.
-        candidates: families, such as ols ridge gd; see `innerloop list candidates`. By default all
-            but the slow ones that the task has what they need for.
+        candidates: families, such as ols ridge gd, see `innerloop list candidates`; compiled models
+            such as compiled-gd:loops=3 or their files; folders of runs. By default all families
+            that the task has what they need for, but for the slow ones and penalised-gd.
         shifts: also on tasks on which candidates differ, and which of them survive.
         by: also after every loop or layer, beside the steps of iterative algorithms.
         probes: also linear probes of the residuals, with control tasks.
@@ -76,6 +79,7 @@ def identify(
     families = candidates_for(subject.task, candidates)
     inside.require_sizes(samples, families)
     _refuse_what_is_not_inside(subject, by, shifts, probes)
+    other = None if twin is None else _twin(twin, subject.task)
     generator = torch.Generator(device).manual_seed(seed)
     with console().status("") as status:
         found = inside.identify(
@@ -84,7 +88,7 @@ def identify(
             families,
             samples=samples,
             generator=generator,
-            twin=None if twin is None else opened(twin, device).model,
+            twin=other,
             watch=status.update,
         )
     title = f"{subject.task_spec}, {samples // 2} held-out prompts, {subject.note}"
@@ -123,6 +127,13 @@ def _subject(learner: str, task: str | None, device: str) -> Subject:
             raise ValueError(f"{learner} goes with --task: say on which prompts to ask it")
         return subject_of(None, task, learner, device)
     return trained(Path(learner), task, device)
+
+
+def _twin(twin: Path, task: Task) -> Learner:
+    """Its model in the precision of the task; on the CPU, where everything is compared."""
+    other = opened(twin, "cpu")
+    require_readable(f"the twin {twin}", other.task, task)
+    return other.model.to(dtype_of(task))
 
 
 def _refuse_what_is_not_inside(

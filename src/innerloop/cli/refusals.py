@@ -18,7 +18,8 @@ def refusal(error: BaseException) -> str | None:
         return _operating_system(error)
     if "No space left on device" in text:
         return f"the disk is full: {text}"
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and MEMORY.search(text)):
+    told = isinstance(error, RuntimeError | ValueError) and MEMORY.search(text)
+    if isinstance(error, MemoryError) or told:
         return f"not enough memory{_size(text)}; ask for less at once, or for smaller sizes"
     if isinstance(error, OverflowError) or SIZE.search(text):
         return f"a number is too large: {text.splitlines()[0]}"

@@ -10,7 +10,7 @@ import torch
 from innerloop.algorithms import Learner
 from innerloop.experiments import MODELS, TASKS, Run, Spec, own_learner
 from innerloop.experiments.experiment import dtype_of
-from innerloop.experiments.kinds import samples
+from innerloop.experiments.kinds import require_readable
 from innerloop.experiments.records import Record
 from innerloop.experiments.study import records_of
 from innerloop.experiments.translators import held_out, pairs_in_tokens_of
@@ -67,11 +67,7 @@ def trained(run: Path, task: str | None, device: str) -> Subject:
         chosen = moved(pairs_in_tokens_of(saved.task, own, spec), device)
     elif task is not None:
         chosen = moved(spec.build(TASKS), device)
-    read, given = samples(saved.task), samples(chosen)
-    if read != given:
-        raise ValueError(f"the model reads {read}, and the task {spec.name} samples {given}")
-    if chosen.d != saved.task.d:
-        raise ValueError(f"the model reads d = {saved.task.d}, the task has d = {chosen.d}")
+    require_readable("the model", saved.task, chosen)
     return Subject(saved.model, chosen, spec, f"step {saved.step}")
 
 

@@ -1,5 +1,6 @@
 """Experiments: names become objects, and objects become runs on disk."""
 
+from innerloop.experiments.candidates import candidates_for
 from innerloop.experiments.catalogue import (
     ALGORITHMS,
     CANDIDATES,
@@ -13,7 +14,6 @@ from innerloop.experiments.catalogue import (
     TASKS,
 )
 from innerloop.experiments.experiment import Experiment, Run
-from innerloop.experiments.named_candidates import candidates_for
 from innerloop.experiments.own import own_learner
 from innerloop.experiments.records import Record
 from innerloop.experiments.spec import Spec, numbers, settable

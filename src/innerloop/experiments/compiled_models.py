@@ -23,6 +23,8 @@ from innerloop.models import EachPosition, InContext, LinearAttention
 from innerloop.sequence import TokenSequence
 from innerloop.tasks import Autoregression, ChainOfThought, Regression, RepresentedFunctions, Task
 
+PREFIX = "compiled-"
+"""Of their names among the models."""
 SAMPLE = 256
 """Prompts whose sizes and eigenvalues are measured."""
 DIVERGING = 0.01

@@ -46,6 +46,15 @@ def samples(task: Task) -> str:
     return IN_WORDS.get(kind, f"a {kind.__name__}")
 
 
+def require_readable(reader: str, own: Task, given: Task) -> None:
+    """Refuses a task whose samples a model that was made for its own one cannot read."""
+    read, sampled = samples(own), samples(given)
+    if read != sampled:
+        raise ValueError(f"{reader} reads {read}, and {type(given).__name__} samples {sampled}")
+    if own.d != given.d:
+        raise ValueError(f"{reader} reads d = {own.d}, the task has d = {given.d}")
+
+
 def of_prompts(
     factory: Callable[Concatenate[Task, P], T],
 ) -> Callable[Concatenate[Task, P], T]:

@@ -35,16 +35,22 @@ from innerloop.analysis.identification.candidates import (
 from innerloop.analysis.identification.filtered import Filtered, Free
 from innerloop.experiments import named_algorithms as algorithms
 from innerloop.experiments.kinds import of_prompts
-from innerloop.experiments.spec import Spec
-from innerloop.tasks import Regression, RepresentedFunctions, Task, gaussian_linear, moved
+from innerloop.tasks import (
+    LeakyNetwork,
+    Regression,
+    RepresentedFunctions,
+    Task,
+    gaussian_linear,
+)
 
 SLOW = 300
 """Prompts for candidates that take milliseconds each."""
 STEPS = (*range(1, 65), 128, 256, 512)
-"""Numbers of gradient steps that are tried."""
+"""Numbers of gradient steps that are tried first; between the last ones, where it is nearest."""
 LAYERS = range(1, 9)
 """Numbers of steps whose best step sizes theory gives."""
 PENALTY = Free("penalty", decades(-12.0, 4.0, 33), "penalty")
+CURVATURE = Free("penalty", decades(-4.0, 2.0, 13), "eigenvalue")
 STEP_SIZE = Free("step_size", decades(-4.0, 0.7, 30), "step")
 TRANSFORM = Free("transform", (-2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 1.5, 2.0, 4.0))
 ALPHA = Free("alpha", decades(-4.0, 0.3, 20), "square")
@@ -90,7 +96,7 @@ def lasso(task: Task) -> Family:
 
 @of_prompts
 def gd(task: Task) -> Family:
-    """gradient descent, any number of steps up to 64 and any step size"""
+    """gradient descent, any number of steps up to 512 and any step size"""
 
     def learner(steps: int, free: Sequence[float]) -> Learner:
         return GradientDescent.repeated(free[0], steps)
@@ -99,8 +105,20 @@ def gd(task: Task) -> Family:
 
 
 @of_prompts
+def penalised_gd(task: Task) -> Family:
+    """gradient descent on ridge regression's loss, up to 512 steps; only if named"""
+
+    def learner(steps: int, free: Sequence[float]) -> Learner:
+        step_size, penalty = free
+        return GradientDescent.repeated(step_size, steps, penalty)
+
+    numbers = (STEP_SIZE, CURVATURE)
+    return Filtered("penalised-gd", spectrum.penalised_descent, learner, numbers, STEPS)
+
+
+@of_prompts
 def stable_gd(task: Task) -> Family:
-    """gradient descent with each prompt's longest stable step, up to 64 steps"""
+    """gradient descent with each prompt's longest stable step, up to 512 steps"""
     return Filtered(
         "stable-gd", spectrum.stable_descent, lambda k, _: StableGradientDescent(k), steps=STEPS
     )
@@ -190,8 +208,8 @@ def posterior_mean(task: Task) -> Family:
 
 def feature_ridge(task: Task) -> Family:
     """ridge regression on the true features; any penalty where they are a representation"""
-    if isinstance(task, Regression) and isinstance(task.functions, RepresentedFunctions):
-        phi = task.functions.representation
+    phi = _representation(task)
+    if phi is not None:
         return Filtered(
             "feature-ridge",
             spectrum.ridge,
@@ -201,6 +219,28 @@ def feature_ridge(task: Task) -> Family:
             before=phi,
         )
     return Fixed("feature-ridge", algorithms.feature_ridge(task))
+
+
+@of_prompts
+def feature_gd(task: Task) -> Family:
+    """gradient descent on the features of the task representation, any steps and step size"""
+    phi = _representation(task)
+    if phi is None:
+        raise ValueError(
+            f"feature-gd is a family on the task representation only, got a {type(task).__name__}"
+        )
+
+    def learner(steps: int, free: Sequence[float]) -> Learner:
+        return OnFeatures(GradientDescent.repeated(free[0], steps), phi)
+
+    return Filtered("feature-gd", spectrum.descent, learner, (STEP_SIZE,), STEPS, before=phi)
+
+
+def _representation(task: Task) -> LeakyNetwork | None:
+    """The network whose features the task is linear in, if it has one."""
+    if isinstance(task, Regression) and isinstance(task.functions, RepresentedFunctions):
+        return task.functions.representation
+    return None
 
 
 @of_prompts
@@ -238,6 +278,7 @@ CANDIDATES: dict[str, Callable[[Task], Family]] = {
     "ridge": ridge,
     "lasso": lasso,
     "gd": gd,
+    "penalised-gd": penalised_gd,
     "stable-gd": stable_gd,
     "newton": newton,
     "fixed-newton": fixed_newton,
@@ -249,44 +290,12 @@ CANDIDATES: dict[str, Callable[[Task], Family]] = {
     "free-step": free_step,
     "posterior-mean": posterior_mean,
     "feature-ridge": feature_ridge,
+    "feature-gd": feature_gd,
     "shown-labels": shown_labels,
     "network": network,
     "tree": tree,
     "boosted-trees": boosted_trees,
 }
-ON_REQUEST = ("network", "tree", "boosted-trees")
-"""Candidates that take minutes on many prompts: only when they are named."""
-
-
-def candidates_for(task: Task, names: Sequence[str] = ()) -> list[Family]:
-    """The families of these names; without names, all that the task has what they need for.
-
-    Candidates compute in double precision, whatever the learner does.
-    """
-    exact = moved(task, "cpu", torch.float64)
-    if names:
-        specs = [Spec.parse("candidate", name, CANDIDATES) for name in names]
-        return [spec.build(CANDIDATES, exact) for spec in specs]
-    found = []
-    for name, family in CANDIDATES.items():
-        if name not in ON_REQUEST:
-            try:
-                found.append(family(exact))
-            except ValueError:  # the task has no such thing: a covariance, features, a dictionary
-                continue
-    return found
-
-
-def iterative(task: Task) -> list[Filtered]:
-    """Algorithms whose every step is compared with every loop or layer of a model."""
-    exact = moved(task, "cpu", torch.float64)
-    names = ("preconditioned-gd", "gd", "stable-gd", "newton", "fixed-newton")
-    found = []
-    for name in names:
-        try:
-            family = CANDIDATES[name](exact)
-        except ValueError:  # without a covariance, or with one that is a multiple of I
-            continue
-        assert isinstance(family, Filtered)
-        found.append(family)
-    return found
+ON_REQUEST = ("penalised-gd", "network", "tree", "boosted-trees")
+"""Candidates only when they are named: the first contains gd and ridge, and is never behind either;
+the others take minutes on many prompts."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.algorithms import Estimator, as_learner
 from innerloop.experiments.experiment import dtype_of
 from innerloop.tasks import Task
 from innerloop.training import load_weights, read_weights
@@ -25,6 +26,7 @@ def own_learner(
 ) -> Any:
     """factory(task) of the named module, with weights from a safetensors file if one is given.
 
+    An estimator of scikit-learn becomes a learner that fits a copy of it to every prompt.
     The module is looked for as Python does, and in the present folder. The file's tensors have the
     names of the model's state dict.
     """
@@ -56,6 +58,8 @@ def own_learner(
         raise ValueError(
             f"weights can be loaded into an nn.Module, {name} gives a {type(learner).__name__}"
         )
+    if isinstance(learner, Estimator):
+        return as_learner(learner)
     if not callable(learner):
         raise ValueError(
             f"{name} must give a learner, called with a prompt; got a {type(learner).__name__}"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from innerloop import index
-from innerloop.papers.registry import PAPERS, Entry, Paper
+from innerloop.papers.registry import PAPERS, Paper, Table
 from innerloop.papers.verdict import Kind, Outcome
 from innerloop.report import number_format
 from innerloop.report.findings import findings
+from innerloop.report.inside import draw_shares, shares_table
 from innerloop.report.mathml import FormulaError, to_mathml
-from innerloop.report.plot_style import drawn
+from innerloop.report.plot_style import Draw, drawn
 from innerloop.report.prose import prose
 from innerloop.report.provenance import provenance
 from innerloop.reproduction.inside import Inside
@@ -85,6 +86,7 @@ def write_report(
     writable_folder(folder)
     figures, results = _write_figures(results, folder)
     sections = _sections(results)
+    shares = shares_table(inside)
     page = folder / "index.html"
     write_atomic(
         page,
@@ -103,6 +105,9 @@ def write_report(
             command=command,
             places=_places(results),
             inside=inside,
+            shares=_write_figure("inside", draw_shares, {"shares": shares}, folder)
+            if shares
+            else None,
         ),
     )
     return page
@@ -183,7 +188,10 @@ def _write_figures(
     for result in results:
         if result.entry.kind == "figure" and result.outcome != Outcome.ERROR and result.tables:
             try:
-                figures[result.id] = _write_figure(result.entry, result, folder)
+                assert result.entry.draw is not None
+                figures[result.id] = _write_figure(
+                    result.id.replace("/", "-"), result.entry.draw, result.tables, folder
+                )
             except OutputError:
                 raise
             except Exception as error:  # whatever a paper's drawing may raise
@@ -193,14 +201,12 @@ def _write_figures(
     return figures, shown
 
 
-def _write_figure(entry: Entry, result: Result, folder: Path) -> FigureFiles:
-    assert entry.draw is not None
-    name = result.id.replace("/", "-")
+def _write_figure(name: str, draw: Draw, tables: Mapping[str, Table], folder: Path) -> FigureFiles:
     path = f"figures/{name}.svg"
-    drawing = drawn(entry.draw, result.tables, kept=folder / path)
+    drawing = drawn(draw, tables, kept=folder / path)
     write_atomic(folder / path, drawing.svg)
     downloads = []
-    for table_name, table in result.tables.items():
+    for table_name, table in tables.items():
         text = as_csv(table)
         file = f"{name}-{table_name.replace('/', '-')}.csv"
         write_atomic(folder / "figures" / file, text)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,10 @@ class Inside:
     on_shifts: str
     """What the shifts leave of it; nothing for tasks that have none."""
     provenance: str
+    nearest: str = ""
+    """The family of the best candidate; none where nothing was measured."""
+    shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """What it reproduces of the error and of the prediction: value, low and high."""
 
 
 def inside_all(
@@ -79,7 +83,17 @@ def inside_of(record: Record) -> Inside:
         return Inside(record.name, *words, f"not measured: {reason}", "", record.provenance)
     told = distinguish(model, task, found, samples=SAMPLES, generator=generator)
     on_shifts = told.sentence if told.shifted else ""
-    return Inside(record.name, *words, found.sentence, on_shifts, record.provenance)
+    best = found.decision.best
+    intervals = {"error": best.error_share, "prediction": best.prediction_share}
+    return Inside(
+        record.name,
+        *words,
+        found.sentence,
+        on_shifts,
+        record.provenance,
+        best.candidate.name,
+        {share: [i.value, i.low, i.high] for share, i in intervals.items()},
+    )
 
 
 def _config(record: Record) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -59,7 +60,7 @@ def leading(result):
         (Ridge(30.0), "ridge", {"penalty": 30.0}),
         (Lasso(0.15), "lasso", {"penalty": 0.15}),
         (GradientDescent.repeated(0.13, 7), "gd", {"steps": 7, "step_size": 0.13}),
-        (GradientDescent.repeated(0.02, 50), "gd", {"steps": 50, "step_size": 0.02}),
+        (GradientDescent.repeated(0.02, 101), "gd", {"steps": 101, "step_size": 0.02}),
         (StableGradientDescent(9), "stable-gd", {"steps": 9}),
         (Newton(4), "newton", {"steps": 4, "scale": 1.0}),
         (Newton(2, 0.3), "newton", {"steps": 2, "scale": 0.3}),
@@ -79,6 +80,16 @@ def test_a_planted_algorithm_is_recovered_with_its_parameters(learner, family, p
     assert family in named, result.sentence
     assert named[family] == pytest.approx(parameters, rel=1e-6)
     assert "identical to rounding" in result.sentence
+
+
+def test_descent_with_a_penalty_is_recovered_with_all_three_of_its_numbers():
+    (family,) = candidates_for(NOISY, ["penalised-gd"])
+    few = replace(family, steps=range(1, 5))
+    planted = GradientDescent.repeated(0.1, 3, 0.7)
+    result = identify(planted, NOISY, [few], samples=400, generator=seeded())
+    assert result.decision.grade is Grade.IDENTICAL
+    expected = {"steps": 3, "step_size": 0.1, "penalty": 0.7}
+    assert leading(result)["penalised-gd"] == pytest.approx(expected, rel=1e-6)
 
 
 @settings(max_examples=4)
@@ -130,6 +141,42 @@ def test_tied_candidates_that_are_not_exact_are_named_as_ties():
         "beside 1.0",
         "beside -1.0",
     }
+
+
+def test_ties_are_named_where_nothing_is_near():
+    zeros = [Fixed(name, Zero()) for name in ("zero", "nothing")]
+    result = identify(Ridge(0.3), NOISY, zeros, samples=400, generator=seeded())
+    assert result.decision.grade is Grade.NONE
+    assert result.sentence.endswith("of the prediction; tied with it: nothing")
+
+
+def test_an_estimator_is_a_learner_and_a_copy_of_it_is_fitted_to_every_prompt():
+    class LeastSquaresEstimator:
+        def fit(self, x, y):
+            assert not hasattr(self, "w")
+            self.w = np.linalg.lstsq(x, y, rcond=None)[0]
+            return self
+
+        def predict(self, x):
+            return x @ self.w
+
+    result = identify(
+        LeastSquaresEstimator(),
+        NOISY,
+        candidates_for(NOISY, ["ols", "zero"]),
+        samples=200,
+        generator=seeded(),
+    )
+    assert result.sentence == "ols: identical to rounding"
+
+
+def test_compiled_models_are_candidates_by_name():
+    model, task, _ = Experiment("compiled-linear-gd:loops=3", "linear:d=2,n=6").build()
+    names = ["ols", "compiled-linear-gd:loops=2", "compiled-linear-gd:loops=3"]
+    result = identified(model, task, names, 200)
+    assert result.sentence == "compiled-linear-gd:loops=3: identical to rounding"
+    with pytest.raises(ValueError, match="did you mean compiled-linear-gd"):
+        candidates_for(task, ["compiled-linear-gdd"])
 
 
 @pytest.mark.parametrize("name", outsiders(0))
@@ -277,6 +324,8 @@ def test_a_learner_that_changes_with_the_covariates_survives_nothing():
         (lambda prompt: prompt.y[:, 0], r"shape \[400, 1\] of the targets.*got \[400\]"),
         (lambda prompt: prompt.y_query * float("nan"), "with a number, got nan for prompt 0"),
         (lambda prompt: torch.ones_like(prompt.y_query), "answers 1 to all of 400 prompts"),
+        (lambda prompt: {}["w"], "<lambda> fails on the prompts with KeyError: 'w'"),
+        (lambda prompt: float("one"), "<lambda> refuses the prompts: could not convert"),
     ],
 )
 def test_answers_that_say_nothing_are_refused_with_a_sentence(learner, sentence, shapes_unchecked):
@@ -291,6 +340,7 @@ def test_answers_that_say_nothing_are_refused_with_a_sentence(learner, sentence,
         (["ols"], 10, "samples must be between 200 and 1000000 prompts to identify, got 10"),
         (["ols", "ols"], 600, "different names, got 'ols' twice"),
         (["feature-ridge"], 600, "feature-ridge needs a task with features"),
+        (["feature-gd"], 600, "feature-gd is a family on the task representation only"),
         (["posterior-mean"], 600, "posterior-mean is known for linear functions"),
     ],
 )

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms import Learner, answers
+from innerloop.algorithms import Estimator, Learner, answers, answers_or_reason, as_learner
 from innerloop.analysis.identification.candidates import (
+    CHUNK,
     Candidate,
     Family,
     InItsPrecision,
@@ -19,14 +20,13 @@ from innerloop.analysis.identification.candidates import (
     bounded,
 )
 from innerloop.analysis.identification.decide import Decision, Standing, standings
+from innerloop.sentences import SentencePairs
 from innerloop.tasks import Task
 
 LEAST = 200
 """Prompts; with fewer, an interval by resampling says little."""
 MOST = 10**6
 """Prompts that are kept in memory with all answers."""
-CHUNK = 1000
-"""Prompts that the learner is asked at one time."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Identification:
 
 
 def identify(
-    learner: Learner,
+    learner: Learner | Estimator,
     task: Task,
     candidates: Sequence[Family],
     *,
@@ -102,6 +102,7 @@ def identify(
     half, and everything that is reported is measured on the second.
 
     Args:
+        learner: anything that is called with prompts, or an estimator of scikit-learn.
         candidates: families, such as `experiments.candidates_for(task)` gives.
         twin: the same model from another seed, to compare the nearest candidate with.
         watch: told what is being done.
@@ -148,13 +149,20 @@ def require_sizes(samples: int, candidates: Sequence[Family]) -> None:
 
 
 @torch.no_grad()
-def ask(learner: Learner, task: Task, samples: int, generator: torch.Generator) -> Asked:
+def ask(
+    learner: Learner | Estimator, task: Task, samples: int, generator: torch.Generator
+) -> Asked:
     """Fresh prompts and the learner's answers; refuses answers that say nothing of the prompts."""
     prompts = task.sample(samples, generator=generator)
+    if isinstance(prompts, SentencePairs):
+        raise ValueError(
+            f"candidates answer with a number, and a learner of {type(task).__name__} with the "
+            "probability of every word: there is nothing to compare it with"
+        )
     answered = []
     for first in range(0, samples, CHUNK):
         part = prompts.part(slice(first, first + CHUNK))
-        answered.append(answers(learner, part).detach())
+        answered.append(answers_or_reason(as_learner(learner), part).detach())
     found = torch.cat(answered)
     dtype = found.dtype
     prompts, found = prompts.to("cpu", torch.float64), found.to("cpu", torch.float64)

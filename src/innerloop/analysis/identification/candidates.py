@@ -27,6 +27,8 @@ FEW, SOME = 500, 2000
 """Prompts on which a family looks for a start, and on which it settles the number of steps."""
 
 
+CHUNK = 1000
+"""Prompts that a model is asked at one time."""
 FAR = 1e100
 
 
@@ -121,7 +123,10 @@ class InItsPrecision:
     dtype: torch.dtype
 
     def __call__(self, batch: Any) -> Float[Tensor, "batch ..."]:
-        return answers(self.model, batch.to(dtype=self.dtype)).detach().to(batch.targets.dtype)
+        starts = range(0, len(batch), CHUNK)
+        parts = (batch.part(slice(i, i + CHUNK)).to(dtype=self.dtype) for i in starts)
+        found = torch.cat([answers(self.model, part).detach() for part in parts])
+        return found.to(batch.targets.dtype)
 
 
 @dataclass(frozen=True)

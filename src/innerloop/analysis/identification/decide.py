@@ -194,7 +194,7 @@ class Decision:
             )
         return (
             f"none of these; the best of them, {best.candidate}, reproduces {error} of the error "
-            f"and {prediction} of the prediction"
+            f"and {prediction} of the prediction{tied}"
         )
 
     def as_text(self, title: str) -> TextTable:

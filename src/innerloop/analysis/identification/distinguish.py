@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from innerloop.algorithms import Learner
+from innerloop.algorithms import Estimator, Learner
 from innerloop.analysis.identification.answer import Identification, ask, compare
 from innerloop.analysis.identification.candidates import Candidate
 from innerloop.analysis.identification.decide import Decision, Grade
@@ -138,7 +138,7 @@ class Distinguished:
 
 
 def distinguish(
-    learner: Learner,
+    learner: Learner | Estimator,
     task: Task,
     identification: Identification,
     *,

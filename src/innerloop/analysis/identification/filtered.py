@@ -32,7 +32,7 @@ class Free:
     Attributes:
         starts: where to look, in increasing order; the first and last are bounds as well.
         unit: of the starts, from the prompts: "penalty" is n times the mean eigenvalue of S, "step"
-            its inverse, "square" the square of that, "one" is 1.
+            its inverse, "square" the square of that, "eigenvalue" that eigenvalue, "one" is 1.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Free:
             "penalty": spectrum.n * spectrum.scale,
             "step": 1 / spectrum.scale,
             "square": spectrum.scale**-2,
+            "eigenvalue": spectrum.scale,
             "one": 1.0,
         }
         return units[self.unit]
@@ -72,7 +73,8 @@ class Filtered:
     Attributes:
         phi: the function of the eigenvalues.
         make: the same as an ordinary learner, from the steps and the open numbers.
-        steps: the numbers of steps to try; (0,) and `counts=False` for what takes none.
+        steps: the numbers of steps to try, in increasing order; where they leave gaps beside the
+            best of them, `fit` looks between. (0,) and `counts=False` for what takes none.
         before: what is done to covariates first, such as whitening them; None: nothing.
     """
 
@@ -92,7 +94,7 @@ class Filtered:
 
     def fit(self, observed: Observed) -> Candidate:
         spectrum = observed.spectrum if self.before is None else self.spectrum_of(observed.prompt)
-        tried = [self._settled(spectrum, observed, steps) for steps in self.steps]
+        tried = self._tried(spectrum, observed)
         # Of numbers of steps that are as good up to rounding, as all are once they have converged,
         # the fewest.
         rounding = (64 * torch.finfo(observed.dtype).eps) ** 2 * observed.answers.square().mean()
@@ -104,6 +106,23 @@ class Filtered:
         parameters: dict[str, float | int] = {"steps": steps} if self.counts else {}
         parameters |= dict(zip((number.name for number in self.free), numbers, strict=True))
         return Candidate(self.name, self.make(steps, numbers), parameters, len(parameters))
+
+    def _tried(self, spectrum: Spectrum, observed: Observed) -> list[tuple[float, int, np.ndarray]]:
+        """Every number of steps that was tried, in increasing order: `steps`, and then halves of
+        the gaps on both sides of the nearest, until there are none.
+
+        It finds the nearest of all: with step sizes at their best, k' steps miss k steps of descent
+        by a multiple of |1/k - 1/k'|, which falls on one side of k and rises on the other.
+        """
+        tried = {steps: self._settled(spectrum, observed, steps) for steps in self.steps}
+        while True:
+            ordered = sorted(tried)
+            place = ordered.index(min(tried.values(), key=lambda each: each[0])[1])
+            beside = itertools.pairwise(ordered[max(place - 1, 0) : place + 2])
+            between = {(low + high) // 2 for low, high in beside} - tried.keys()
+            if not between:
+                return [tried[steps] for steps in ordered]
+            tried |= {steps: self._settled(spectrum, observed, steps) for steps in between}
 
     def _settled(
         self, spectrum: Spectrum, observed: Observed, steps: int

@@ -75,6 +75,11 @@ def descent(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     return _descended(spectrum.values, free[0], steps)
 
 
+def penalised_descent(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
+    """(1 - (1 - eta (s + penalty))^k) / (s + penalty): the same on ridge regression's loss."""
+    return _descended(spectrum.values + free[1], free[0], steps)
+
+
 def stable_descent(spectrum: Spectrum, steps: int, free: Sequence[Number]) -> Tensor:
     """The same with each prompt's own eta = 1 / max s."""
     return _descended(spectrum.values, 1 / spectrum.largest, steps)
