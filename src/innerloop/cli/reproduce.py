@@ -91,10 +91,6 @@ def reproduce(
             say(f"inconclusive: {result.id}: {result.verdict.missing}")
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count))
-    for result in results:
-        if result.verdict.missing:
-            sentence = f"{result.id}: {result.verdict.missing}"
-            console.print(sentence, style=STYLES[Outcome.INCONCLUSIVE], soft_wrap=True)
     if json_file is not None:
         records = [_finite(result.as_json()) for result in results]
         write_atomic(json_file.resolve(), json.dumps(records, indent=1, allow_nan=False))
