@@ -102,10 +102,10 @@ def test_a_child_that_outlives_the_holder_does_not_keep_the_folder(tmp_path):
 
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderLocked, match=r"cannot lock the folder .*file.*: "):
+    with pytest.raises(FolderLocked, match=r"cannot write to the folder .*file.*: "):
         folder_lock(tmp_path / "file").__enter__()
     (tmp_path / "run" / ".lock").mkdir(parents=True)
-    with pytest.raises(FolderLocked, match=r"cannot lock the folder .*run: Is a directory"):
+    with pytest.raises(FolderLocked, match=r"cannot write to the folder .*run: Is a directory"):
         folder_lock(tmp_path / "run").__enter__()
 
 

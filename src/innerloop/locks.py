@@ -31,7 +31,7 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
         # Not truncated: until the lock is ours, what is written there is the holder's.
         handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise FolderLocked(f"cannot lock the folder {folder}: {error.strerror}") from error
+        raise FolderLocked(f"cannot write to the folder {folder}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

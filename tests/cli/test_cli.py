@@ -156,7 +156,7 @@ def test_evaluating_on_a_task_of_another_dimension_is_refused(folder, capsys):
 
 
 def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(folder):
-    steps = ["--steps", "4000", "--batch", "20"]
+    steps = ["--steps", "1500", "--batch", "20"]
     command = [sys.executable, "-c", RUN, *TRAIN, *steps, "--run"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(

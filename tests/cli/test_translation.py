@@ -122,7 +122,7 @@ def test_pairs_of_another_corpus_are_read_in_the_tokens_of_the_run(command, run,
     [
         ("translation:n=49", "n must be at most 48, the tokens that the translator was"),
         ("translation:vocabulary=301", "vocabulary must be 300, as the translator was trained"),
-        ("linear", "the model reads pairs of sentences, and the task linear samples prompts"),
+        ("linear", "the model reads pairs of sentences, and LinearRegression samples prompts"),
     ],
 )
 def test_a_task_that_the_translator_cannot_read_is_refused(task, sentence, command, run):

@@ -129,7 +129,7 @@ def test_every_figure_has_a_mutation():
 
 
 def test_a_figure_without_its_records_says_what_they_would_take(tmp_path, monkeypatch):
-    monkeypatch.setenv(RECORDS, str(tmp_path))
+    monkeypatch.setattr("innerloop.experiments.study.SHIPPED", tmp_path)
     for name, needed in READS.items():
         assert FIGURES[name].study.name.endswith(needed[0])
         verdict = FIGURES[name].measure(Scale.QUICK).verdict

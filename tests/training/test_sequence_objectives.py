@@ -6,7 +6,7 @@ import torch
 from innerloop.experiments import Experiment, Run
 from innerloop.models import BlockShape, Decoder, InContext, Looped
 from innerloop.sequence import TokenSequence
-from innerloop.tasks import DictionaryRegression, LinearRegression, NoClosedForm, narrowed
+from innerloop.tasks import DictionaryRegression, LinearRegression, narrowed
 from innerloop.training import EveryPosition, LoopWindow, warmup_stable_decay
 from tests.samples import DOUBLE, normal, seeded
 
@@ -93,7 +93,7 @@ def test_a_narrowed_task_is_the_task_of_fewer_coordinates():
     assert (prompt.x[..., :2] != 0).all()
     assert narrowed(TASK, 3, 4) is TASK
     dictionary = DictionaryRegression.gaussian(3, 2, 9, 4, 0.1, generator=seeded())
-    with pytest.raises(NoClosedForm, match="states no law"):
+    with pytest.raises(ValueError, match="with a law, got DictionaryRegression"):
         narrowed(dictionary, 2, 3)
 
 

@@ -48,7 +48,7 @@ def answers_or_reason(learner: Learner, prompt: Any) -> Tensor:
     return _in_shape(learner, predictions, prompt)
 
 
-def _in_shape(learner: Learner, predictions: Tensor, prompt: Any) -> Tensor:
+def _in_shape(learner: Learner, predictions: Any, prompt: Any) -> Tensor:
     expected = list(prompt.answer_shape)
     if _shape(predictions) != expected:
         axes = ", [batch, queries]" if isinstance(prompt, Prompt) else ""

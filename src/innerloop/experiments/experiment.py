@@ -89,7 +89,6 @@ class Experiment:
         given = (model, task, objective, optimizer, schedule, curriculum)
         specs = zip(SPECS, given, strict=True)
         values = {kind: Spec.parse(kind, words, TABLES[kind]) for kind, words in specs}
-        _require_same_loops(values["model"], values["objective"])
         require_at_least("steps", steps, 1)
         require_seed(seed)
         if clip is not None:
@@ -169,6 +168,14 @@ class Experiment:
         objective_at(0)
         return objective_at
 
+    def _compare_loops(self, notify: Callable[[str], None]) -> None:
+        own, trained = (s.options.get("loops") for s in (self.model, self.objective))
+        if own is not None and trained is not None and own != trained:
+            notify(
+                f"the model loops {own} times unless told otherwise, and is trained at T = "
+                f"{trained}; {self.objective.name}:loops={own} would train it at {own}"
+            )
+
     def run(
         self,
         folder: Path | str,
@@ -190,6 +197,7 @@ class Experiment:
             notify: told what a user should know, such as a run that other versions began.
         """
         folder = Path(folder)
+        self._compare_loops(notify)
         model, task, generator = self.build(device)
         mixed = usable(device) if mixed_precision else None
         if torch_compile:
@@ -217,16 +225,6 @@ class Experiment:
             write_atomic(folder / "experiment.json", json.dumps(self.as_json(), indent=1))
             write_atomic(folder / "history.csv", as_csv(history.columns))
         return Run(folder, self, model, task, history, self.steps)
-
-
-def _require_same_loops(model: Spec, objective: Spec) -> None:
-    """A model that loops T times by itself is trained at T."""
-    own, trained = model.options.get("loops"), objective.options.get("loops")
-    if own is not None and trained is not None and own != trained:
-        raise ValueError(
-            f"loops of objective {objective.name} must be the {own} of model {model.name}, got "
-            f"{trained}"
-        )
 
 
 SPECS = ("model", "task", "objective", "optimizer", "schedule", "curriculum")
