@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,8 +150,7 @@ def _verdict_table(results: Sequence[Result], scale: Scale, ascii_only: bool) ->
         verdict = result.verdict
         checks = verdict.printed if result.outcome == Outcome.HOLDS else verdict.corrected
         checks = checks or verdict.printed
-        # Of several checks, one that fails or came closest to failing stands for the row.
-        check = min(checks, key=lambda c: (c.passes, _margin(c)), default=None)
+        check = min(checks, key=partial(_order, result.outcome), default=None)
         cells = ["", "", ""]
         if check is not None:
             sign = at_least if check.at_least else at_most
@@ -161,6 +161,13 @@ def _verdict_table(results: Sequence[Result], scale: Scale, ascii_only: bool) ->
             ]
         table.add_row(result.id, _styled(result.outcome), *cells)
     return table
+
+
+def _order(outcome: Outcome, check: papers.Check) -> tuple[bool, bool, float]:
+    """Of several checks, the one with the smallest stands for all: what left it open if it is, else
+    what fails, or came closest to failing."""
+    settled = check.decides and check.separates
+    return (settled == (outcome == Outcome.INCONCLUSIVE), check.passes, _margin(check))
 
 
 def _margin(check: papers.Check) -> float:
