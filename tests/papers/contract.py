@@ -1,7 +1,11 @@
 """What must be true of every claim and figure of every paper."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import to_mathml
@@ -9,6 +13,21 @@ from innerloop.report.findings import FINDINGS
 from innerloop.report.plot_style import drawn
 from innerloop.reproduction.reproduce import reproduce
 from innerloop.runs import RunStore
+
+LONG = {
+    *("ahn2023/figure1", "ahn2023/figure3", "ahn2023/section6.1-trend", "ahn2023/layers"),
+    *("gatmiry2024/figure4", "yang2024/figure2a", "yang2024/figure2b", "yang2024/figure4"),
+}
+"""Entries that train for longer than five seconds at the smallest scale. A whole reproduction
+measures them at the next one."""
+
+
+def each(entries: Iterable[Entry]) -> list[Any]:
+    """As parameters of a test that measures them."""
+    return [
+        pytest.param(entry, id=entry.id, marks=[pytest.mark.slow] if entry.id in LONG else [])
+        for entry in entries
+    ]
 
 
 def assert_measured(entry: Entry, expected: Outcome, folder: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from innerloop.papers import Outcome, select
-from tests.papers.contract import assert_measured, assert_typeset
+from tests.papers.contract import assert_measured, assert_typeset, each
 
 CORRECTED = {
     *("eq7", "theorem1-d1", "lemma7-unique", "section5.2-view", "section5.2-hessian"),
@@ -22,7 +22,7 @@ def test_every_statement_of_the_paper_is_registered():
     assert {entry.id.removeprefix("ahn2023/") for entry in ENTRIES} == CORRECTED | HOLDING
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", each(ENTRIES))
 def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
     name = entry.id.removeprefix("ahn2023/")
     assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)

@@ -26,14 +26,14 @@ from innerloop.papers.gatmiry2024.training import (
 from innerloop.papers.verdict import SIGMAS
 from innerloop.tasks import LinearRegression
 from innerloop.training import ControlledWishart
-from tests.papers.contract import assert_measured
+from tests.papers.contract import assert_measured, each
 
 FIGURES = [f"gatmiry2024/{name}" for name in ("figure1", "figure2", "figure3", "figure4")]
 
 
-@pytest.mark.parametrize("id", FIGURES)
-def test_the_figure_holds_as_corrected_and_every_control_is_told_apart(id, tmp_path):
-    assert_measured(select([id])[0], Outcome.CORRECTED, tmp_path)
+@pytest.mark.parametrize("entry", each(select(FIGURES)))
+def test_the_figure_holds_as_corrected_and_every_control_is_told_apart(entry, tmp_path):
+    assert_measured(entry, Outcome.CORRECTED, tmp_path)
 
 
 @pytest.mark.parametrize("loops", [2, 5])

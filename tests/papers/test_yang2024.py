@@ -6,7 +6,7 @@ import pytest
 
 from innerloop import theory
 from innerloop.papers import Outcome, Scale, select
-from tests.papers.contract import assert_measured, assert_typeset
+from tests.papers.contract import assert_measured, assert_typeset, each
 
 CORRECTED = {
     *("lemma5", "lemma10", "eq17", "eq49", "ybest", "underfit", "rate-heads"),
@@ -25,7 +25,7 @@ def test_every_statement_of_the_paper_is_registered():
     assert {entry.id.removeprefix("yang2024/") for entry in ENTRIES} == CORRECTED | HOLDING
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", each(ENTRIES))
 def test_the_verdict_is_the_known_one_and_every_control_is_told_apart(entry, tmp_path):
     name = entry.id.removeprefix("yang2024/")
     assert_measured(entry, Outcome.CORRECTED if name in CORRECTED else Outcome.HOLDS, tmp_path)
