@@ -155,6 +155,9 @@ def scaled(task):
 def flat(task):
     return lambda prompt: prompt.y_query[:, 0]
 
+def failing(task):
+    return lambda prompt: {}["weights"]
+
 def broken(task):
     raise KeyError("task")
 """
@@ -177,6 +180,7 @@ def test_a_model_of_ones_own_is_evaluated_with_and_without_weights(command, tmp_
     [
         ("mine:flat", "must return predictions of the shape"),
         ("mine:broken", "mine:broken fails with KeyError: 'task'"),
+        ("mine:failing", "fails on the prompts with KeyError: 'weights'"),
         ("mine:absent", "the module mine has no absent"),
         ("nowhere:model", "cannot import nowhere"),
         ("mine", "a model of your own is named package.module:factory, got 'mine'"),

@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from innerloop import analysis
-from innerloop.algorithms import Learner
+from innerloop.algorithms import Learner, answers_or_reason
 from innerloop.cli import evaluate_translator
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
@@ -79,6 +79,10 @@ def evaluate(
     """
     usable(device)
     subject = subject_of(run, task, model, device)
+    if model is not None:  # what its own code raises is said before the measurements
+        with torch.no_grad():
+            few = subject.task.sample(2, generator=_generator(0, device))
+            answers_or_reason(subject.learner, few)
     analysis.require_samples(samples)
     require_at_least("translated", translated, 0)
     require_seed(seed)
