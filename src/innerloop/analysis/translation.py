@@ -84,6 +84,11 @@ def translation_scores(translations: Sequence[str], references: Sequence[str]) -
     return scores
 
 
+def random_rows(task: Translation, most: int, seed: int) -> Int[Tensor, " some"]:
+    """At most so many rows of the task, each once; fewer are the first of more."""
+    return torch.randperm(len(task), generator=torch.Generator().manual_seed(seed))[:most]
+
+
 def greedy_scores(model: Translator, task: Translation, rows: Sequence[int]) -> list[Score]:
     """BLEU and chrF of the greedy translations of these rows, against their references."""
     _metrics()  # refused before the sentences are translated, if it is not there

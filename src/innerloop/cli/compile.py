@@ -27,7 +27,7 @@ HOME = {
 }
 """The task of a construction; of all others, linear regression."""
 SIZES = {"dim": 5, "examples": 20, "dtype": "float64"}
-"""What is not given."""
+"""Of the task, unless they are given."""
 FRESH = 100
 """Prompts on which the model is compared with its algorithm."""
 

@@ -19,7 +19,7 @@ from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, Spec
 from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
-from innerloop.experiments.kinds import samples as samples_of
+from innerloop.experiments.kinds import require_readable
 from innerloop.models import InContext, LinearAttention, Looped, Translator
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Translation
@@ -239,11 +239,7 @@ def _other(words: str, subject: Subject, device: str) -> Any:
             f"{words}, which has learned nothing yet"
         )
     saved = opened(Path(words), device)
-    if (samples_of(saved.task), saved.task.d) != (samples_of(subject.task), subject.task.d):
-        raise ValueError(
-            f"--beside {words} reads {samples_of(saved.task)} of d = {saved.task.d}, and the task "
-            f"samples {samples_of(subject.task)} of d = {subject.task.d}"
-        )
+    require_readable(f"--beside {words}", saved.task, subject.task)
     return saved.model.to(dtype=dtype_of(subject.task))
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from innerloop import analysis
 from innerloop.algorithms import Learner
-from innerloop.analysis.translation import EVERYTHING
+from innerloop.analysis.translation import EVERYTHING, random_rows
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.subject import Subject
 from innerloop.models import Translator
@@ -32,7 +31,7 @@ def compare(
     seed: int,
 ) -> None:
     """Prints the losses of the learners, in all and by source, and the scores of the model."""
-    rows = _drawn(task, samples, seed)
+    rows = random_rows(task, samples, seed)
     losses = {}
     with console().status("") as status:
         for name, learner in learners.items():
@@ -56,7 +55,7 @@ def compare(
         every = len(task) + task.too_long
         say(f"left out, more than {task.n} tokens: {task.too_long} of {every} pairs")
     if translated and isinstance(subject.learner, Translator):
-        _scores(subject.learner, task, _drawn(task, translated, seed))
+        _scores(subject.learner, task, random_rows(task, translated, seed))
 
 
 def loop_table(
@@ -64,7 +63,7 @@ def loop_table(
 ) -> TextTable:
     """The loss after 1, 2, ... loops, on the pairs that `compare` takes."""
     analysis.require_loops(loops)
-    rows = _drawn(task, samples, seed)
+    rows = random_rows(task, samples, seed)
     table = TextTable(
         f"after each loop, {len(rows)} of {len(task)} pairs", ["loops", LOSS, "perplexity"]
     )
@@ -81,8 +80,3 @@ def _scores(model: Translator, task: Translation, rows: Int[Tensor, " some"]) ->
         scores = analysis.greedy_scores(model, task, rows.tolist())
     for score in scores:
         say(f"{score.name} {score.value:.1f} of {len(rows)} greedy translations, {score.signature}")
-
-
-def _drawn(task: Translation, most: int, seed: int) -> Int[Tensor, " some"]:
-    """At most so many rows of the task, each once."""
-    return torch.randperm(len(task), generator=torch.Generator().manual_seed(seed))[:most]

@@ -4,7 +4,10 @@ import os
 
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from torch import Tensor
+
+from innerloop.analysis import Estimate
 
 DTYPE = torch.float64
 SEED_BLOCK = int(os.environ.get("INNERLOOP_SEED_BLOCK", "0"))
@@ -32,6 +35,11 @@ def relative(value: Tensor | float, exact: Tensor | float) -> float:
     """The largest difference, relative to the largest entry of what is exact."""
     a, b = torch.as_tensor(value, dtype=DTYPE), torch.as_tensor(exact, dtype=DTYPE)
     return ((a - b).abs().max() / b.abs().max()).item()
+
+
+def mean_log(ratios: ArrayLike | Tensor) -> Estimate:
+    """The mean logarithm of ratios that are independent of each other, with its error."""
+    return Estimate.of(torch.as_tensor(ratios, dtype=DTYPE).log())
 
 
 def random_rotation(d: int, seed: int) -> Float[Tensor, "d d"]:

@@ -12,10 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, product
 
-import torch
-
 from innerloop.analysis import cross_entropies, greedy_scores, target_entropy
-from innerloop.analysis.translation import EVERYTHING
+from innerloop.analysis.translation import EVERYTHING, random_rows
 from innerloop.corpora import Corpus, Tokeniser, build_debian
 from innerloop.corpora.build import DEBIAN
 from innerloop.corpora.cleaning import words
@@ -152,7 +150,7 @@ def _facts(
 
 
 def _scores(model: Translator, held_out: Translation) -> Table:
-    scores = greedy_scores(model, held_out, _shuffled(held_out)[:SCORED])
+    scores = greedy_scores(model, held_out, random_rows(held_out, SCORED, SEED).tolist())
     return as_table(asdict(score) for score in scores)
 
 
@@ -180,7 +178,8 @@ def quotable(parts: Sequence[Part], held_out: Translation) -> list[int]:
     """Rows of short sentences, at random, of the sources whose licence lets them be quoted."""
     free = [part.licence.startswith(QUOTABLE) for part in parts]
     origin = held_out.origin.tolist()
-    rows = [row for row in _shuffled(held_out) if free[origin[row]]]
+    every = random_rows(held_out, len(held_out), SEED).tolist()
+    rows = [row for row in every if free[origin[row]]]
     texts = held_out.texts(rows)
     short = (row for row, pair in zip(rows, texts, strict=True) if all(map(_is_short, pair)))
     return list(islice(short, SPOKEN))
@@ -189,11 +188,6 @@ def quotable(parts: Sequence[Part], held_out: Translation) -> list[int]:
 def _is_short(sentence: str) -> bool:
     """And a whole one: a heading or an entry of a menu has no full stop."""
     return sentence.endswith(".") and len(words(sentence)) <= MOST_WORDS
-
-
-def _shuffled(task: Translation) -> list[int]:
-    """The numbers of its rows, always in the same order."""
-    return torch.randperm(len(task), generator=torch.Generator().manual_seed(SEED)).tolist()
 
 
 def prepare(scale: str) -> None:

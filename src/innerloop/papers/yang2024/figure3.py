@@ -8,7 +8,7 @@ from torch import Tensor
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.papers.common import normal
+from innerloop.papers.common import mean_log, normal
 from innerloop.papers.plots import as_table, where
 from innerloop.papers.quantity import checks
 from innerloop.papers.registry import Numbers, Tables, figure
@@ -70,7 +70,7 @@ def judge_figure3(tables: Tables) -> Verdict:
     table, at = where(tables["gaps"]), {n: where(tables["gaps"], N=n) for n in tables["gaps"]["N"]}
 
     def log_ratio(column: str, n: int, other: int) -> Estimate:
-        return settings.mean_log(at[n][column] / at[other][column])
+        return mean_log(at[n][column] / at[other][column])
 
     def share(n: int) -> float:
         return at[n]["in domain"].mean() / max(rows["in domain"].mean() for rows in at.values())

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop import theory
 from innerloop.analysis import Estimate
-from innerloop.papers.common import generator
+from innerloop.papers.common import generator, mean_log
 from innerloop.papers.plots import as_table, history_table, plot_runs, where
 from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Tables, figure
@@ -244,10 +244,10 @@ def judge_figure4(tables: Tables) -> Verdict:
 
     enough = max((h for h in counts if n <= h < many), key=lambda heads: of("share", heads).mean())
     rates = np.unique(where(tables["runs"], heads=many)["rate"]).tolist()
-    near, far = (settings.mean_log(of("share", below, tokens)) for tokens in (UNIT, GAUSSIAN))
+    near, far = (mean_log(of("share", below, tokens)) for tokens in (UNIT, GAUSSIAN))
     few = {f"H = {below} < N": near}
-    slow = {f"H = {enough} >= N, the most left": settings.mean_log(of("share", enough))}
-    stuck = {f"H = {below}, Gaussian tokens": far, "H = 1": settings.mean_log(of("share", 1))}
+    slow = {f"H = {enough} >= N, the most left": mean_log(of("share", enough))}
+    stuck = {f"H = {below}, Gaussian tokens": far, "H = 1": mean_log(of("share", 1))}
     above, under = ({f"H = {heads}": of("to floor", heads).min()} for heads in (1, below))
     lost, kept = ({f"H = {heads}": of("rise", heads).min()} for heads in (many, n))
     calm, wild = (

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from innerloop import theory
+from innerloop.papers.common import mean_log
 from innerloop.papers.quantity import at_least, checks
 from innerloop.papers.registry import claim
 from innerloop.papers.verdict import Correction, Kind, Scale, Verdict
-from innerloop.papers.yang2024.settings import FALLS, SMALL, Instance, instance, mean_log, tensor
+from innerloop.papers.yang2024.settings import FALLS, SMALL, Instance, instance, tensor
 
 HEADS = (8, 16, 32, 64, 128)
 TOKENS = (10, 20, 40, 80)

@@ -12,11 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from innerloop import theory
-from innerloop.analysis import Estimate
 from innerloop.models import DictionaryAttention
 from innerloop.papers.common import DTYPE, generator, identity, normal, square_root
 from innerloop.papers.quantity import INEQUALITY, at_most, checks
@@ -278,11 +276,6 @@ def ratio_error(pair: tuple[float, float]) -> float:
 def relative_distance(exact: Tensor, value: Tensor) -> float:
     """In the Euclidean norm."""
     return ((value - exact).norm() / exact.norm()).item()
-
-
-def mean_log(ratios: ArrayLike | Tensor) -> Estimate:
-    """The mean logarithm of ratios that are independent of each other, with its error."""
-    return Estimate.of(torch.as_tensor(ratios, dtype=DTYPE).log())
 
 
 def bounds(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Picture
 
 from innerloop.algorithms import LeastSquares
 from innerloop.analysis import Estimate, learning_curve
-from innerloop.papers.common import generator
+from innerloop.papers.common import generator, mean_log
 from innerloop.papers.plots import as_rows, as_table, where
 from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
@@ -50,10 +50,6 @@ def reader(table: Table) -> tuple[Error, list[tuple[int, int]]]:
     found = dict(zip(keys, table["error"], strict=True))
     pairs = sorted({(int(n), int(s)) for n, s in zip(table["N"], table["seed"], strict=True)})
     return lambda *key: float(found[key]), pairs
-
-
-def mean_log(ratios: Sequence[float]) -> Estimate:
-    return Estimate.of(torch.tensor(ratios, dtype=torch.float64).log())
 
 
 def judge(tables: Tables) -> Verdict:
