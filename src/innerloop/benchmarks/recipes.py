@@ -38,10 +38,11 @@ FOLDER = Path("runs/bench-recipes")
 
 @dataclass(frozen=True)
 class Reached:
-    """When a training first had an error; infinite if never."""
+    """After how many steps a training first had each of the errors, infinite if it never had, and
+    how long a step took."""
 
-    steps: float
-    seconds: float
+    steps: Mapping[float, float]
+    seconds_per_step: float
 
 
 def run(console: Console) -> None:
@@ -54,22 +55,40 @@ def table(name: str, task: str, console: Console) -> Table:
     shown = Table(title=f"steps until the error is a share of E y², {name}, {len(SEEDS)} seeds")
     for column in ("recipe", *(f"{share:.0%}" for share in SHARES), "of published", "of its time"):
         shown.add_column(column, justify="right")
-    found: dict[str, list[Mapping[float, Reached]]] = {}
+    found: dict[str, list[Reached]] = {}
     for recipe in RECIPES:
         experiments = [_experiment(recipe, task, seed) for seed in SEEDS]
         with console.status(f"{name}: {recipe}, {STEPS[recipe]} steps for each seed"):
             found[recipe] = [reached(experiment) for experiment in experiments]
-    last = SHARES[-1]
-    base = Reached(*_medians(found["published"], last))
-    for recipe, by_seed in found.items():
-        steps, seconds = _medians(by_seed, last)
-        counts = [_medians(by_seed, share)[0] for share in SHARES]
-        ratios = (steps / base.steps, seconds / base.seconds)
-        shown.add_row(recipe, *(f"{c:.0f}" for c in counts), *(f"{r:.2f}" for r in ratios))
+    published = found["published"]
+    for recipe, trained in found.items():
+        counts = [_steps(trained, share, STEPS[recipe]) for share in SHARES]
+        shown.add_row(recipe, *counts, *_ratios(trained, published))
     return shown
 
 
-def reached(experiment: Experiment, folder: Path = FOLDER) -> dict[float, Reached]:
+def _steps(trained: Sequence[Reached], share: float, most: int) -> str:
+    steps = _median_steps(trained, share)
+    return f"{steps:.0f}" if math.isfinite(steps) else f"> {most}"
+
+
+def _ratios(trained: Sequence[Reached], published: Sequence[Reached]) -> tuple[str, str]:
+    """Steps and seconds to the smallest error, as shares of those of the published recipe; upper
+    bounds if that has not reached it."""
+    steps, theirs = (_median_steps(each, SHARES[-1]) for each in (trained, published))
+    if not math.isfinite(steps):
+        return "", ""
+    bound = "" if math.isfinite(theirs) else "< "
+    ratio = steps / min(theirs, STEPS["published"])
+    pace, their_pace = (median(e.seconds_per_step for e in each) for each in (trained, published))
+    return f"{bound}{ratio:.2f}", f"{bound}{ratio * pace / their_pace:.2f}"
+
+
+def _median_steps(trained: Sequence[Reached], share: float) -> float:
+    return median(each.steps[share] for each in trained)
+
+
+def reached(experiment: Experiment, folder: Path = FOLDER) -> Reached:
     """Trains it, and reads off when its error first was below each of the shares."""
     task = experiment.build()[1]
     prompts = task.sample(PROMPTS, generator=torch.Generator().manual_seed(10**6))
@@ -81,13 +100,11 @@ def reached(experiment: Experiment, folder: Path = FOLDER) -> dict[float, Reache
 
     metrics = {"error": error, "clock": lambda model: time.perf_counter()}
     history = experiment.run(folder / experiment.key, metrics=metrics).history
-    pace = _pace(history["step"], history["clock"])
     first = {}
     for share in SHARES:
         pairs = zip(history["step"], history["error"], strict=True)
-        steps = min((step for step, off in pairs if off <= share), default=math.inf)
-        first[share] = Reached(steps, steps * pace)
-    return first
+        first[share] = min((step for step, off in pairs if off <= share), default=math.inf)
+    return Reached(first, _pace(history["step"], history["clock"]))
 
 
 def _pace(steps: Sequence[float], clock: Sequence[float]) -> float:
@@ -99,10 +116,3 @@ def _pace(steps: Sequence[float], clock: Sequence[float]) -> float:
 
 def _experiment(recipe: str, task: str, seed: int) -> Experiment:
     return RECIPES[recipe].experiment("gpt2", task, steps=STEPS[recipe], seed=seed)
-
-
-def _medians(by_seed: list[Mapping[float, Reached]], share: float) -> tuple[float, float]:
-    return (
-        median(each[share].steps for each in by_seed),
-        median(each[share].seconds for each in by_seed),
-    )
