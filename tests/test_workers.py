@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from innerloop import workers
+from innerloop.interrupts import interrupt_between_steps
 from innerloop.workers import Lost, call_for_each
 
 PATIENCE = 120.0
@@ -31,6 +32,14 @@ def act(folder: Path, name: str) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "sleeps":
         time.sleep(PATIENCE)
+    if name == "saves":
+        try:
+            with interrupt_between_steps() as interrupted:
+                (folder / "ready").touch()
+                while not interrupted():
+                    time.sleep(3)  # a long step
+        finally:
+            (folder / "saved").touch()
     return f"{name} done"
 
 
@@ -82,6 +91,14 @@ def test_closing_the_iterator_ends_the_processes(tmp_path):
         assert next(running) == ("quick", "quick done")
         wait_until(lambda: calls(tmp_path, "sleeps"))
     assert not is_running(calls(tmp_path, "sleeps")[0])
+
+
+def test_a_process_that_is_told_to_end_may_finish_its_step_and_save(tmp_path):
+    running = call_for_each(partial(act, tmp_path), [["saves"], ["quick"]], workers=2)
+    with contextlib.closing(running):
+        next(running)
+        wait_until((tmp_path / "ready").exists)
+    assert (tmp_path / "saved").exists()
 
 
 class Unreadable:

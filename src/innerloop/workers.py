@@ -25,6 +25,8 @@ T = TypeVar("T")
 CONTEXT = multiprocessing.get_context("spawn")
 STARTS = 3
 """So many processes may end before they have taken their first name."""
+PATIENCE = 20.0
+"""Seconds in which a process that is told to end may finish its step and write down its state."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def _once(
                     if waiting:
                         crew.append(_Worker(function, threads))
     finally:
+        for worker in crew:  # all are told before one is waited for
+            worker.process.terminate()
         for worker in crew:
             worker.end()
 
@@ -152,7 +156,7 @@ class _Worker(Generic[T]):
         self.process.join(timeout=0.1)  # where the pipe is closed already, the rest follows
         if self.process.is_alive():
             self.process.terminate()
-            self.process.join(timeout=2)
+            self.process.join(PATIENCE)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
