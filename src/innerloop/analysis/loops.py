@@ -109,13 +109,20 @@ class AfterLoops:
 
 @torch.no_grad()
 def loop_curve(
-    model: Any, task: Task, *, loops: int, samples: int, generator: torch.Generator
+    model: Any,
+    task: Task,
+    *,
+    loops: int,
+    samples: int,
+    generator: torch.Generator,
+    watch: Callable[[int], None] = lambda done: None,
 ) -> list[AfterLoops]:
     """Losses on the same fresh prompts after 1, 2, ..., `loops` loops.
 
     Of any model with `after_loops(batch, counts)`; the losses of a prompt are averaged over its
-    targets. The mean can grow while the median falls: a few prompts on which the loop expands carry
-    it, and a sample that misses them shows neither the growth nor the right standard error.
+    targets. `watch` is told how many prompts are done. The mean can grow while the median falls: a
+    few prompts on which the loop expands carry it, and a sample that misses them shows neither the
+    growth nor the right standard error.
     """
     require_loops(loops)
     require_samples(samples)
@@ -126,6 +133,7 @@ def loop_curve(
     for first in range(0, samples, size):
         batch = task.sample(min(size, samples - first), generator=generator)
         parts.append(batch.errors(model.after_loops(batch, counts)).double().cpu())
+        watch(min(first + size, samples))
     curve = []
     for count, errors in zip(counts, torch.cat(parts, dim=1), strict=True):
         # NumPy, since torch takes the quantiles of 16 million numbers at most.

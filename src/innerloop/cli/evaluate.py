@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,8 @@ from innerloop.tasks.checks import require_at_least, require_seed
 from innerloop.theory.wishart import TooLargeError
 
 THE_MODEL = "the model"
+PROMPTS, LOOPED_PROMPTS = 100_000, 10_000
+"""Fresh ones, by default; a transformer that is looped long takes a hundred times as long."""
 
 
 def evaluate(
@@ -38,7 +41,7 @@ def evaluate(
     loops: int | None = None,
     beside: str | None = None,
     curve: Path | None = None,
-    samples: int = 100_000,
+    samples: int | None = None,
     translated: int = 200,
     seed: int = 1,
     device: str = "cpu",
@@ -72,7 +75,8 @@ def evaluate(
         beside: instead, another looped model, such as compiled-gd:loops=20, a run or a file, whose
             predictions after every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
-        samples: fresh prompts; of a translator, at most so many pairs, each once.
+        samples: fresh prompts, 100,000 by default and 10,000 if a transformer is looped; of a
+            translator, at most so many pairs, each once.
         translated: sentences that are translated for BLEU and chrF; 0 for no scores.
         seed: of the prompts.
         device: where to evaluate, such as cpu or cuda.
@@ -83,6 +87,8 @@ def evaluate(
         with torch.no_grad():
             few = subject.task.sample(2, generator=_generator(0, device))
             answers_or_reason(subject.learner, few)
+    if samples is None:
+        samples = PROMPTS if loops is None or _is_linear(subject) else LOOPED_PROMPTS
     analysis.require_samples(samples)
     require_at_least("translated", translated, 0)
     require_seed(seed)
@@ -243,20 +249,31 @@ def _other(words: str, subject: Subject, device: str) -> Any:
     return saved.model.to(dtype=dtype_of(subject.task))
 
 
+def _is_linear(subject: Subject) -> bool:
+    return isinstance(subject.learner, LinearAttention)
+
+
 def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -> None:
     """The model looped longer: mean, median and 99th percentile, and whether loops contract."""
     learner: Any = subject.learner
     model = learner.model if isinstance(learner, InContext | Translator) else learner
     if not isinstance(model, LinearAttention | Looped):
         raise ValueError(f"--loops goes with models that have loops, got {type(model).__name__}")
-    with console().status("looping"):
+    with console().status("looping") as status:
         generator = _generator(seed, device)
         if isinstance(subject.task, Translation):
             table = evaluate_translator.loop_table(
                 learner, subject.task, loops, model.loops, samples, seed
             )
         else:
-            table = _loop_table(subject, loops, model.loops, samples, generator)
+            table = _loop_table(
+                subject,
+                loops,
+                model.loops,
+                samples,
+                generator,
+                watch=lambda done: status.update(f"looping: {done} of {samples} prompts"),
+            )
         few = 10_000 if isinstance(model, LinearAttention) else 64
         prompt = subject.task.sample(min(samples, few), generator=generator)
         radius = analysis.loop_spectral_radius(learner, prompt)
@@ -269,14 +286,24 @@ def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -
 
 
 def _loop_table(
-    subject: Subject, loops: int, trained: int, samples: int, generator: torch.Generator
+    subject: Subject,
+    loops: int,
+    trained: int,
+    samples: int,
+    generator: torch.Generator,
+    watch: Callable[[int], None],
 ) -> TextTable:
     table = TextTable(
         f"loss after each loop, {samples} prompts",
         ["loops", "mean ± standard error", "median", "99th percentile"],
     )
     for row in analysis.loop_curve(
-        subject.learner, subject.task, loops=loops, samples=samples, generator=generator
+        subject.learner,
+        subject.task,
+        loops=loops,
+        samples=samples,
+        generator=generator,
+        watch=watch,
     ):
         mark = " (trained)" if row.loops == trained else ""
         table.add(f"{row.loops}{mark}", str(row.mean), f"{row.median:.4g}", f"{row.upper:.4g}")
