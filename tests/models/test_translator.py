@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from innerloop.corpora.tokeniser import END, PAD, TO
-from innerloop.models import BlockShape, Decoder, Looped, Translator, decode, translate
+from innerloop.models import BlockShape, Decoder, Looped, Translator, decode, translate, vocabulary
 from innerloop.sentences import SentencePairs
 from tests.samples import DOUBLE, seeded
 
@@ -128,6 +128,30 @@ def test_logits_after_several_loops_are_those_of_each_number_of_loops(kind):
     torch.testing.assert_close(together[1], model(pairs))
     with pytest.raises(ValueError, match="only a looped model can be looped, got Decoder"):
         translator().after_loops(pairs, [1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"), [("standard", None), ("looped", [1]), ("algoformer", [2, 3])]
+)
+@pytest.mark.parametrize("part", [7, 10_000])
+def test_the_loss_is_that_of_the_logits_and_so_is_its_gradient(kind, counts, part, monkeypatch):
+    monkeypatch.setattr(vocabulary, "PART", part)
+    model, pairs = translator(kind), random_pairs()
+    logits = model(pairs) if counts is None else model.after_loops(pairs, counts)
+    whole, in_parts = pairs.loss(logits), model.loss(pairs, counts)
+    torch.testing.assert_close(in_parts, whole, rtol=1e-12, atol=0)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    gradients = [
+        torch.autograd.grad(3 * loss, parameters, allow_unused=True) for loss in (whole, in_parts)
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
+
+
+def test_a_word_that_is_next_to_impossible_costs_what_it_should():
+    said, table = torch.tensor([[200.0, 0.0]]), torch.eye(2)
+    assert vocabulary.mean_nats(said, table, torch.tensor([1])).item() == 200.0
+    assert vocabulary.mean_nats(said, table, torch.tensor([0])).item() == 0.0
 
 
 def test_what_cannot_translate_is_refused():

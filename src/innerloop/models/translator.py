@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from innerloop.models.decoder import SequenceModel
 from innerloop.models.looped import Looped
+from innerloop.models.vocabulary import mean_nats
 from innerloop.sentences import SentencePairs
 from innerloop.sequence import TokenSequence
 
@@ -53,25 +54,33 @@ class Translator(nn.Module):
         """The logits of every target; of a looped model after `loops` loops, if given."""
         if loops is not None:
             return self.after_loops(pairs, [loops])[0]
-        return self._logits(pairs, lambda sequence: self.model(sequence).unsqueeze(0))[0]
-
-    def predictions(
-        self, pairs: SentencePairs, counts: Sequence[int], *, without_gradient: int = 0
-    ) -> Float[Tensor, "counts targets vocabulary"]:
-        """The logits of a looped model after each of these numbers of loops, in one run."""
-        model = self.model
-        if not isinstance(model, Looped):
-            raise ValueError(f"only a looped model can be looped, got {type(model).__name__}")
-
-        def read(sequence: TokenSequence) -> Tensor:
-            return model.predictions(sequence, counts, without_gradient=without_gradient)
-
-        return self._logits(pairs, read)
+        return functional.linear(self._said(pairs, self.model), self.table.weight)
 
     def after_loops(
         self, pairs: SentencePairs, counts: Sequence[int]
     ) -> Float[Tensor, "counts targets vocabulary"]:
-        return self.predictions(pairs, counts)
+        """The logits of a looped model after each of these numbers of loops, in one run."""
+        return functional.linear(self._said_after_loops(pairs, counts), self.table.weight)
+
+    def loss(
+        self,
+        pairs: SentencePairs,
+        counts: Sequence[int] | None = None,
+        *,
+        without_gradient: int = 0,
+    ) -> Float[Tensor, ""]:
+        """The cross-entropy averaged over all targets, as `pairs.loss` of the logits, without them.
+
+        Args:
+            counts: of a looped model, the numbers of loops to average over.
+            without_gradient: so many first loops pass none.
+        """
+        if counts is None:
+            said = self._said(pairs, self.model)
+        else:
+            said = self._said_after_loops(pairs, counts, without_gradient=without_gradient)
+        targets = pairs.targets.expand(said.shape[:-1])
+        return mean_nats(said.flatten(0, -2), self.table.weight, targets.flatten())
 
     def next_logits(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch vocabulary"]:
         """The logits of what follows rows without filling."""
@@ -87,9 +96,22 @@ class Translator(nn.Module):
     def _vectors(self, tokens: Tensor) -> TokenSequence:
         return TokenSequence.whole(self.table.embedding_dim**0.5 * self.table(tokens))
 
-    def _logits(
+    def _said_after_loops(
+        self, pairs: SentencePairs, counts: Sequence[int], *, without_gradient: int = 0
+    ) -> Float[Tensor, "counts targets width"]:
+        model = self.model
+        if not isinstance(model, Looped):
+            raise ValueError(f"only a looped model can be looped, got {type(model).__name__}")
+
+        def read(sequence: TokenSequence) -> Tensor:
+            return model.predictions(sequence, counts, without_gradient=without_gradient)
+
+        return self._said(pairs, read)
+
+    def _said(
         self, pairs: SentencePairs, read: Callable[[TokenSequence], Tensor]
-    ) -> Float[Tensor, "counts targets vocabulary"]:
+    ) -> Float[Tensor, "*counts targets width"]:
+        """What the model inside says at every target."""
         if pairs.vocabulary != len(self.table.weight):
             raise ValueError(
                 f"the translator knows {len(self.table.weight)} tokens, got sentences with "
@@ -101,10 +123,9 @@ class Translator(nn.Module):
         for rows, length in self._alike(pairs):
             said = read(self._vectors(pairs.tokens[rows, :length]))
             chosen = asked[rows, :length]
-            found.append(said[:, chosen])  # [counts, targets of these rows, width]
+            found.append(said[..., chosen, :])  # [*counts, targets of these rows, width]
             places.append(number[rows, :length][chosen])
-        vectors = torch.cat(found, dim=1)[:, torch.cat(places).argsort()]
-        return functional.linear(vectors, self.table.weight)
+        return torch.cat(found, dim=-2)[..., torch.cat(places).argsort(), :]
 
     @staticmethod
     def _alike(pairs: SentencePairs) -> Iterator[tuple[Tensor, int]]:

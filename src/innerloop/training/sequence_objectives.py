@@ -36,6 +36,8 @@ class EveryPosition:
     def loss(self, model: nn.Module, batch: Any) -> Float[Tensor, ""]:
         if isinstance(batch, Prompt):
             return (curve_answers(model, batch) - batch.curve_targets()).square().mean()
+        if isinstance(model, Translator):
+            return model.loss(batch)
         return batch.loss(answers(model, batch))
 
 
@@ -81,11 +83,10 @@ class LoopWindow:
         inside = model.model if isinstance(model, InContext | Translator) else model
         if not isinstance(inside, Looped):
             raise ValueError(f"a window of loops needs a looped model, got {type(inside).__name__}")
-        looped: Any = model if isinstance(model, Translator) else inside
-        sequence = batch.interleave() if isinstance(batch, Prompt) else batch
         before = self.loops - self.window
         counts = range(before + 1, self.loops + 1)
-        predictions = looped.predictions(
-            sequence, counts, without_gradient=before if self.truncate else 0
-        )
-        return sequence.loss(predictions)
+        cut = before if self.truncate else 0
+        if isinstance(model, Translator):
+            return model.loss(batch, counts, without_gradient=cut)
+        sequence = batch.interleave() if isinstance(batch, Prompt) else batch
+        return sequence.loss(inside.predictions(sequence, counts, without_gradient=cut))
