@@ -98,6 +98,16 @@ def test_an_engine_that_trains_nothing_leaves_records_of_what_is_finished(study,
     assert names(folders[1]) == ["toy/figure/b"]
 
 
+def test_an_experiment_of_two_studies_is_trained_once(study, tmp_path):
+    folders = (tmp_path / "trainings", tmp_path / "records")
+    study.jobs("quick", folders[0])[1].train()
+    other = replace(study, name="toy/other")
+    (outcome,) = other.retrain("quick", *folders, engine=lambda jobs: ())
+    assert outcome.name == "b"
+    assert outcome.run.folder.parent == folders[0] / "toy" / "other"
+    assert names(folders[1]) == ["toy/other/b"]
+
+
 def test_what_a_study_would_take_is_said_beforehand(study):
     assert study.cost("paper") == pytest.approx(100)
     with pytest.raises(MissingRecords, match="in about 100 core-hours"):

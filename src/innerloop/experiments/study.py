@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from innerloop.experiments.experiment import Experiment, Run
@@ -58,10 +59,15 @@ class Study:
     def retrain(
         self, scale: str, folder: Path, records: Path, *, engine: Engine | None = None
     ) -> Iterator[Outcome]:
-        """Trains what is not finished, measures each model, and writes the records."""
+        """Trains what is not finished, measures each model, and writes the records.
+
+        The same experiment in several studies is trained once.
+        """
         (records / self.name).mkdir(parents=True, exist_ok=True)
         self.prepare(scale)
         jobs = {job.name: job for job in self.jobs(scale, folder)}
+        for job in jobs.values():
+            _take_over(job, folder)
         for outcome in sweep(self.experiments(scale), folder / self.name, engine=engine):
             if outcome.run is not None:
                 self.record(outcome.name, outcome.run, jobs[outcome.name], records)
@@ -116,6 +122,16 @@ class Study:
         for path in sorted((records_of(self.name) / self.name).rglob("*.json")):
             together.update(path.name.encode() + path.read_bytes())
         return together.hexdigest()[:12]
+
+
+def _take_over(job: Job, folder: Path) -> None:
+    """Copies a finished training of this experiment from another study of the same folder."""
+    if job.finished:
+        return
+    for other in sorted(folder.rglob(f"*-{job.experiment.key}")):
+        if replace(job, folder=other).finished:
+            shutil.copytree(other, job.folder, dirs_exist_ok=True)
+            return
 
 
 def records_of(study: str) -> Path:
