@@ -37,6 +37,17 @@ def test_a_record_with_weights_is_asked_once_and_then_found(records, tmp_path):
     assert inside_all(records, store) == [found]
 
 
+def test_where_no_candidate_is_near_shifts_have_nothing_to_tell_apart(tmp_path):
+    untrained = Experiment(
+        "gpt2:layers=1,width=16,heads=2", "linear:d=2,n=6,dtype=float32", "positions", steps=1
+    )
+    run = untrained.run(tmp_path / "run")
+    Record.of("toy/untrained", run, {}, 60.0).save(tmp_path / "records", weights_of=run.model)
+    (found,) = inside_all(tmp_path / "records", RunStore(tmp_path / "runs"), workers=1)
+    assert found.answer.startswith("none of these")
+    assert found.on_shifts == ""
+
+
 def test_an_answer_that_was_changed_on_disk_is_none(records, tmp_path):
     store = RunStore(tmp_path / "runs")
     inside_all(records, store, workers=1)

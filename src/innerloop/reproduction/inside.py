@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from innerloop.analysis import distinguish, identify
+from innerloop.analysis.identification import Grade
 from innerloop.experiments import Record, candidates_for
 from innerloop.experiments.records import names
 from innerloop.reproduction.dependencies import code_behind
@@ -34,7 +35,7 @@ class Inside:
     task: str
     answer: str
     on_shifts: str
-    """What the shifts leave of it; nothing for tasks that have none."""
+    """What the shifts leave of it; empty where no candidate is near, and for tasks without."""
     provenance: str
     nearest: str = ""
     """The family of the best candidate; none where nothing was measured."""
@@ -81,8 +82,10 @@ def inside_of(record: Record) -> Inside:
         found = identify(model, task, candidates_for(task), samples=SAMPLES, generator=generator)
     except ValueError as reason:
         return Inside(record.name, *words, f"not measured: {reason}", "", record.provenance)
-    told = distinguish(model, task, found, samples=SAMPLES, generator=generator)
-    on_shifts = told.sentence if told.shifted else ""
+    on_shifts = ""
+    if found.decision.grade is not Grade.NONE:
+        told = distinguish(model, task, found, samples=SAMPLES, generator=generator)
+        on_shifts = told.sentence if told.shifted else ""
     best = found.decision.best
     intervals = {"error": best.error_share, "prediction": best.prediction_share}
     return Inside(
