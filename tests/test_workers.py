@@ -33,12 +33,10 @@ def act(folder: Path, name: str) -> str:
     if name == "sleeps":
         time.sleep(PATIENCE)
     if name == "saves":
-        try:
-            with interrupt_between_steps() as interrupted:
-                (folder / "ready").touch()
-                while not interrupted():
-                    time.sleep(3)  # a long step
-        finally:
+        with interrupt_between_steps() as interrupted:
+            (folder / "ready").touch()
+            while not interrupted():
+                time.sleep(3)  # a long step
             (folder / "saved").touch()
     return f"{name} done"
 

@@ -104,7 +104,7 @@ def _once(
                         crew.append(_Worker(function, threads))
     finally:
         for worker in crew:  # all are told before one is waited for
-            worker.process.terminate()
+            worker.tell_to_end()
         for worker in crew:
             worker.end()
 
@@ -131,6 +131,7 @@ class _Worker(Generic[T]):
     def __init__(self, function: Callable[[str], T], threads: int) -> None:
         self.names: list[str] = []
         """What it was given and has not finished."""
+        self.told = False
         self.connection, its_end = CONTEXT.Pipe()
         self.process = CONTEXT.Process(target=_serve, args=(its_end, function), daemon=True)
         with _inherited(threads):
@@ -151,11 +152,17 @@ class _Worker(Generic[T]):
             pass
         return _Gone()
 
+    def tell_to_end(self) -> None:
+        """Once: a second signal would interrupt it in the midst of a step."""
+        if not self.told:
+            self.told = True
+            self.process.terminate()
+
     def end(self) -> str:
         """Ends the process if it still runs; returns how it ended."""
         self.process.join(timeout=0.1)  # where the pipe is closed already, the rest follows
         if self.process.is_alive():
-            self.process.terminate()
+            self.tell_to_end()
             self.process.join(PATIENCE)
         if self.process.is_alive():
             self.process.kill()
