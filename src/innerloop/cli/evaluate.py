@@ -29,7 +29,7 @@ from innerloop.theory.wishart import TooLargeError
 
 THE_MODEL = "the model"
 PROMPTS, LOOPED_PROMPTS = 100_000, 10_000
-"""Fresh ones, by default; a transformer that is looped long takes a hundred times as long."""
+"""Fresh ones, by default; a transformer that is looped long takes long for each."""
 
 
 def evaluate(

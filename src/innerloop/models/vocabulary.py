@@ -1,8 +1,8 @@
 """The cross-entropy over a vocabulary, with its gradient, a few hundred targets at a time.
 
 The logits of a window of loops are the largest tensor of a translator's training by far: ten times
-as many as of one read-out, written once, and read again for the softmax and for the gradient. In
-parts that a cache holds all of it takes half the time, and none of them has to be kept.
+as many as of one read-out, written once, and read again for the softmax and for the gradient. Parts
+of them stay in a cache meanwhile, and none has to be kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class _MeanNats(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, said: Tensor, table: Tensor, targets: Tensor) -> Tensor:
-        wanted = any(ctx.needs_input_grad)
         by_said, by_table = torch.zeros_like(said), torch.zeros_like(table)
         total = table.new_zeros(())
         for start in range(0, len(said), PART):
@@ -43,10 +42,9 @@ class _MeanNats(torch.autograd.Function):
             share = logits.softmax(-1)
             # The share of the likeliest is at least 1 / vocabulary: its logarithm is exact.
             total += (top - share.amax(-1).log() - of_target).sum()
-            if wanted:
-                share.scatter_add_(-1, chosen, share.new_full((), -1.0).expand_as(chosen))
-                by_said[part] = share @ table
-                by_table += share.T @ said[part]
+            share.scatter_add_(-1, chosen, share.new_full((), -1.0).expand_as(chosen))
+            by_said[part] = share @ table
+            by_table += share.T @ said[part]
         ctx.save_for_backward(by_said / len(said), by_table / len(said))
         return total / len(said)
 
