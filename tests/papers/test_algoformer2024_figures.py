@@ -202,6 +202,14 @@ def test_a_curve_falls_if_it_does_so_by_more_than_chance():
     assert flat.largest_rise < 4
 
 
+def test_a_slow_rise_is_seen_where_no_single_step_shows_it():
+    slow = Curve(np.linspace(1.0, 1.2, 41)[None], np.full(41, 0.01))
+    step = slow.fall(0, 1)
+    assert -step.mean < step.standard_error
+    assert slow.largest_rise == pytest.approx(0.2 / (0.01 * 2**0.5), rel=1e-4)
+    assert slow.backwards.largest_rise < 0
+
+
 # What is measured of a model.
 
 

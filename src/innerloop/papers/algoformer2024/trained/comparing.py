@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -158,9 +159,12 @@ class Curve:
 
     @property
     def largest_rise(self) -> float:
-        """From one number of examples to the next, in standard errors."""
-        steps = (self.fall(k, k + 1) for k in range(len(self.error) - 1))
-        return max(-fall.mean / fall.standard_error for fall in steps)
+        """From one number of examples to any larger one, in standard errors.
+
+        Not only to the next: steps of a long curve are small, and a slow rise would hide in them.
+        """
+        falls = (self.fall(*pair) for pair in combinations(range(len(self.error)), 2))
+        return max(-fall.mean / fall.standard_error for fall in falls)
 
 
 def falls(tables: Tables, models: Mapping[str, str]) -> list[Check]:
@@ -176,7 +180,7 @@ def falls(tables: Tables, models: Mapping[str, str]) -> list[Check]:
             unlike={name: curve.fall(0, -1) for name, curve in backwards.items()},
         ),
         *checks(
-            "largest rise of the error from one number of examples to the next, in standard errors",
+            "largest rise of the error from fewer examples to more, in standard errors",
             SAMPLING,
             {name: curve.largest_rise for name, curve in curves.items()},
             unlike={name: curve.largest_rise for name, curve in backwards.items()},
