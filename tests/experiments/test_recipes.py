@@ -4,6 +4,7 @@ import pytest
 
 from innerloop.benchmarks import recipes as bench
 from innerloop.experiments import Experiment
+from innerloop.experiments.pace import step_seconds
 from innerloop.experiments.recipes import RECIPES
 
 TASK = "linear:d=5,n=10,dtype=float32"
@@ -48,19 +49,24 @@ def test_the_steps_to_an_error_are_read_off_the_history(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "PROMPTS", 64)
     monkeypatch.setattr(bench, "SHARES", (100.0, 1e-9))
     small = RECIPES["muon"].experiment("gpt2:layers=1,width=8,heads=2", TASK, steps=4)
-    found = bench.reached(small, tmp_path)
-    assert found.steps == {100.0: 0, 1e-9: float("inf")}
-    assert found.seconds_per_step > 0
+    assert bench.reached(small, tmp_path) == {100.0: 0, 1e-9: float("inf")}
 
 
 def test_an_error_that_the_published_recipe_never_had_bounds_the_ratio():
     last = bench.SHARES[-1]
-    quick, slow = bench.Reached({last: 500}, 0.2), bench.Reached({last: 5000}, 0.1)
-    never = bench.Reached({last: float("inf")}, 0.1)
-    assert bench._ratios([quick] * 3, [slow, slow, never]) == ("0.10", "0.20")
-    assert bench._ratios([quick] * 3, [slow, never, never]) == ("< 0.05", "< 0.10")
-    assert bench._ratios([never] * 3, [slow] * 3) == ("", "")
+    quick, slow, never = {last: 500.0}, {last: 5000.0}, {last: float("inf")}
+    assert bench._ratios([quick] * 3, [slow, slow, never], 2.0) == ("0.10", "0.20")
+    assert bench._ratios([quick] * 3, [slow, never, never], 2.0) == ("< 0.05", "< 0.10")
+    assert bench._ratios([never] * 3, [slow] * 3, 2.0) == ("", "")
     assert bench._steps([quick, never, never], last, 2000) == "> 2000"
+
+
+def test_a_step_of_more_prompts_takes_longer():
+    few, many = (
+        Experiment("gpt2:layers=1,width=8,heads=2", TASK, f"positions:batch={batch}")
+        for batch in (1, 2000)
+    )
+    assert step_seconds(many, 3) > step_seconds(few, 3) > 0
 
 
 @pytest.mark.parametrize("task", ["autoregression:d=8", "chain-of-thought:d=8", "dictionary"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
 
-from innerloop.experiments import OBJECTIVES, OPTIMIZERS, TASKS, Experiment, Record, Run
+from innerloop.experiments import TASKS, Experiment, Record, Run
 from innerloop.experiments.kinds import one_sample
+from innerloop.experiments.pace import step_seconds
 from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.registry import Table
 from innerloop.prompt import Prompt
@@ -105,24 +104,12 @@ def with_seconds(costs: Table, results: Mapping[str, Record]) -> Table:
 
 def _seconds(experiment: Experiment) -> float:
     parts = (experiment.model, experiment.task, experiment.objective, experiment.optimizer)
-    return experiment.steps * step_seconds(*map(str, parts))
+    return experiment.steps * _step_seconds(*map(str, parts))
 
 
 @cache
-def step_seconds(model: str, task: str, objective: str, optimizer: str) -> float:
-    """Of the processor, for one step of training."""
-    experiment = Experiment(model, task, objective, optimizer)
-    network, prompts, generator = experiment.build()
-    loss_of = experiment.objective.build(OBJECTIVES, prompts)
-    update = experiment.optimizer.build(OPTIMIZERS, network)
-    taken = []
-    for _ in range(TIMED_STEPS):
-        started = time.process_time()
-        loss_of.loss(network, loss_of.sample(generator)).backward()
-        update.step()
-        update.zero_grad()
-        taken.append(time.process_time() - started)
-    return median(taken)
+def _step_seconds(model: str, task: str, objective: str, optimizer: str) -> float:
+    return step_seconds(Experiment(model, task, objective, optimizer), TIMED_STEPS)
 
 
 def _flops(experiment: Experiment) -> float:
