@@ -131,18 +131,26 @@ def test_a_task_that_the_translator_cannot_read_is_refused(task, sentence, comma
     assert sentence in said
 
 
+def piped(data):
+    return io.TextIOWrapper(io.BytesIO(data))
+
+
 def test_sentences_are_lines_of_the_input_and_none_may_be_blank(command, run, monkeypatch):
     sentences = ["Der Hund schläft.", "Wo ist er?"]
     expected = command("translate", run, *sentences)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(" Der  Hund\tschläft. \nWo ist er?\n"))
+    monkeypatch.setattr(sys, "stdin", piped(" Der  Hund\tschläft. \nWo\u2028ist er?\n".encode()))
     assert command("translate", run) == expected
     for given, sentence in (
-        ("", "or as lines of its input, got none"),
-        ("Ja.\n  \n", "sentence 2 is blank; there is nothing to translate in it"),
+        (b"", "or as lines of its input, got none"),
+        (b"Ja.\n  \n", "sentence 2 is blank; there is nothing to translate in it"),
+        (b"Ja.\nschl\xe4ft\n", "the standard input must be UTF-8, and line 2 is not"),
+        (b"Ja.\n" + b"Ja " * 500, "sentence 2 must have at least one token and leave room"),
     ):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+        monkeypatch.setattr(sys, "stdin", piped(given))
         code, said = command("translate", run)
         assert (code, sentence in said) == (2, True)
+    code, said = command("translate", run, b"schl\xe4ft".decode(errors="surrogateescape"))
+    assert (code, "sentence 1 must be UTF-8, got" in said) == (2, True)
     assert command("translate", run, "   ") == (
         2,
         "innerloop: sentence 1 is blank; there is nothing to translate in it",

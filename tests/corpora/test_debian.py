@@ -1,5 +1,6 @@
 """The corpus out of Debian packages, with the real apt-get on a repository in a folder."""
 
+import os
 import shutil
 import subprocess
 
@@ -126,6 +127,44 @@ def test_a_package_that_is_damaged_in_the_cache_is_removed_and_fetched_again(mir
         built(tmp_path)
     assert Corpus.open("debian", tmp_path / "corpora").training, "the old corpus is still there"
     assert built(tmp_path).training
+
+
+def test_lists_that_are_damaged_are_fetched_again_and_named_in_the_manifest(mirror, tmp_path):
+    mirror()
+    first = built(tmp_path)
+    lists = tmp_path / "corpora" / "debian" / "apt" / "state" / "lists"
+    (german,) = lists.glob("*Translation-de")
+    whole = german.read_bytes()
+    german.write_bytes(whole[: len(whole) // 2])
+    assert built(tmp_path) == first
+    assert german.read_bytes() == whole
+    german.unlink()
+    assert built(tmp_path) == first
+    (part,) = (part for part in first.parts if part.name == "descriptions")
+    assert [name.split()[0] for name in part.packages] == ["Translation-de", "Translation-en"]
+
+
+def test_a_cache_that_was_moved_is_built_again_without_the_mirror(mirror, tmp_path):
+    folder = mirror()
+    first = built(tmp_path)
+    for part in ("pool", "dists"):
+        shutil.rmtree(folder / part)
+    shutil.move(tmp_path / "corpora", tmp_path / "moved")
+    assert build_debian(tmp_path / "moved").training == first.training
+
+
+def test_a_reader_that_is_killed_costs_no_package(mirror, tmp_path, monkeypatch):
+    mirror()
+    built(tmp_path)
+    kept = sorted((tmp_path / "corpora" / "debian" / "apt" / "packages").iterdir())
+    (tmp_path / "bin").mkdir()
+    stub = tmp_path / "bin" / "dpkg-deb"
+    stub.write_text("#!/bin/sh\nkill -9 $$\n")
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    with pytest.raises(CorpusError, match=r"ended without a word .* the package is kept"):
+        built(tmp_path)
+    assert sorted(kept[0].parent.iterdir()) == kept
 
 
 def test_without_apt_the_way_out_is_said(tmp_path, monkeypatch):

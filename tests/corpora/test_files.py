@@ -130,11 +130,20 @@ def test_a_damaged_corpus_is_refused_and_can_be_built_again(parallel, tmp_path):
     with pytest.raises(CorpusError, match=r"training\.tsv is not as it was written"):
         Corpus.open("mine", root)
     assert Corpus.open(build_from_files("mine", parallel, root=root).name, root).training
+    manifest = root / "mine" / "manifest.json"
+    for damaged in ("", "{}", manifest.read_text()[:-7]):
+        manifest.write_text(damaged)
+        with pytest.raises(CorpusError, match=r"manifest\.json is not as it was written"):
+            Corpus.open("mine", root)
+    assert Corpus.open(build_from_files("mine", parallel, root=root).name, root).training
 
 
 def test_a_corpus_without_a_pair_that_can_be_used_says_what_was_left_out(tmp_path):
     written(tmp_path, pairs_tsv="Ja\tYes\nNein\tNo\n")
     with pytest.raises(CorpusError, match=r"no training pair is left of 2; .* 2 \(too short\)"):
+        build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
+    written(tmp_path, pairs_tsv=f"{GOOD.source}\t{GOOD.target}\n")
+    with pytest.raises(CorpusError, match="no training pair is left of 1; some are held out"):
         build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
 
 
@@ -165,6 +174,9 @@ def test_every_filter_has_its_reason(source, target, reason):
 def test_text_is_tidied():
     assert tidy(" Die&nbsp;<b>Datei</b>  wird\n ge&ouml;ffnet ") == "Die Datei wird geöffnet"
     assert tidy("u\u0308ber &lt;i&gt;alles&lt;/i&gt;") == "über alles"
+    assert tidy("Eins.<br/>Zwei.</p><p class='a'>Drei.") == "Eins. Zwei. Drei."
+    assert tidy("Wenn a < b ist und c > d gilt") == "Wenn a < b ist und c > d gilt"
+    assert tidy("Der Operator &lt;&gt; vergleicht.") == "Der Operator <> vergleicht."
 
 
 def near_duplicates(held_out, training):
@@ -203,6 +215,7 @@ def test_the_pairs_that_ship_are_many_and_clean():
     assert not set(SMALL.training) & set(SMALL.validation)
     _, left_out = clean([*SMALL.training, *SMALL.validation])
     assert set(left_out) <= {TWICE}
+    assert near_duplicates(SMALL.validation, SMALL.training) == 0
 
 
 def test_the_tokeniser_is_trained_on_training_pairs_alone_and_always_the_same():
@@ -241,6 +254,10 @@ def test_a_tokeniser_is_kept_with_its_corpus_and_goes_with_its_text(parallel, tm
     tokeniser = made.tokeniser(300)
     file = root / "mine" / "tokeniser-300.json"
     assert json.loads(file.read_text()) == json.loads(tokeniser.text)
+    file.write_text(file.read_text()[:-9])
+    again = build_from_files("mine", parallel, root=root / "other")  # not what is remembered
+    (root / "other" / "mine" / file.name).write_bytes(file.read_bytes())
+    assert again.tokeniser(300) == tokeniser, "what is damaged is made again"
     build_from_files("mine", parallel, root=root)
     assert not file.exists()
 

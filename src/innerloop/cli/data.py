@@ -51,6 +51,8 @@ def data(
     elif name == DEBIAN:
         with _progress() as watch:
             corpus = build_debian(watch=watch)
+    elif name in names():
+        raise CorpusError(f"{name} is made of files, and made again from them: give its --files")
     else:
         raise CorpusError(
             f"there is no corpus {name!r} to show or rebuild; give its --files, or leave --name "

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from innerloop.cli.console import say
+from innerloop.corpora.pairs import text_lines
 from innerloop.experiments import open_translator
 from innerloop.models import translate as translations
 
@@ -30,7 +31,8 @@ def translate(
         sentences: one or more, each in quotes; without any, the lines of the standard input.
         beams: beginnings that are kept at each word; 1 always takes the most likely one.
     """
-    given = sentences or _lines_of_input()
+    given = [_as_utf8(number, text) for number, text in enumerate(sentences, start=1)]
+    given = given or _lines_of_input()
     if not given:
         raise ValueError(
             "translate takes one or more sentences, each in quotes, or as lines of its input, got "
@@ -45,4 +47,13 @@ def _lines_of_input() -> list[str]:
     """None of a terminal: nobody who forgot the sentences is left waiting."""
     if sys.stdin is None or sys.stdin.isatty():
         return []
-    return sys.stdin.read().splitlines()
+    return text_lines(sys.stdin.buffer.read(), "the standard input")
+
+
+def _as_utf8(number: int, sentence: str) -> str:
+    """Bytes of an argument that are no UTF-8 come as halves of letters that nothing can write."""
+    try:
+        sentence.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"sentence {number} must be UTF-8, got {sentence!r}") from error
+    return sentence

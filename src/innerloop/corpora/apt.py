@@ -6,7 +6,9 @@ downloads it checks against the signed lists.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -18,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from innerloop.corpora.pairs import CorpusError
-from innerloop.runs import write_atomic
+from innerloop.runs import read_json, write_atomic
 
 CONFIG = """\
 #clear Acquire::Languages;
@@ -51,25 +53,42 @@ class Packages:
         self.folder = folder.resolve()
         self.config = self.folder / "apt.conf"
         self.debs = self.folder / "packages"
+        self.digests = self.folder / "lists.json"
         self.languages = languages
 
     def fetch(self, names: Sequence[str]) -> None:
         """Fetches the lists and those of the packages that are not here yet."""
-        missing = [name for name in names if self._file(name) is None]
-        if self._listed() and not missing:
-            return
         for part in ("state/lists/partial", "cache/archives/partial", "packages"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         (self.folder / "state" / "status").touch()
+        # Each time, since its paths are those of a folder that may have been moved.
         languages = " ".join(f'"{language}";' for language in self.languages)
         write_atomic(self.config, CONFIG.format(folder=self.folder, languages=languages))
-        self._apt("update")
+        missing = [name for name in names if self._file(name) is None]
+        if all(map(self._lists, self.languages)) and not missing:
+            return
+        self._fetch_lists()
         if missing:
             # Moved into place when apt-get has checked them all: what is there is whole.
             with tempfile.TemporaryDirectory(dir=self.folder) as arriving:
                 self._apt("download", *missing, inside=Path(arriving))
                 for file in Path(arriving).glob("*.deb"):
                     os.replace(file, self.debs / file.name)
+
+    def _fetch_lists(self) -> None:
+        known = self._known()
+        for _, file in self._listed():
+            if known.get(file.name) != _sha256(file):
+                file.unlink()  # or apt-get, which has asked before, would leave it as it is
+        self._apt("update")
+        known = {file.name: _sha256(file) for _, file in self._listed()}
+        write_atomic(self.digests, json.dumps(known, indent=1))
+        for language in self.languages:
+            if not self._lists(language):
+                raise CorpusError(
+                    f"the machine's package sources have no descriptions in {language!r}; they "
+                    "must offer a release of Debian or of a relative with its main part"
+                )
 
     def version(self, name: str) -> str:
         return unquote(self._present(name).name.split("_")[1])
@@ -78,9 +97,15 @@ class Packages:
         """Path and content of every file of a package whose path ends so, in their order."""
         deb = self._present(name)
         unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True)
+        said = unpacked.stderr.decode(errors="replace").strip()
+        if unpacked.returncode and not said:
+            raise CorpusError(
+                f"dpkg-deb ended without a word while it read the package {name} (code "
+                f"{unpacked.returncode}); the package is kept, and the same command goes on"
+            )
         try:
             if unpacked.returncode:
-                raise tarfile.TarError(unpacked.stderr.decode(errors="replace").strip())
+                raise tarfile.TarError(said)
             with tarfile.open(fileobj=io.BytesIO(unpacked.stdout)) as archive:
                 for member in archive:
                     file = archive.extractfile(member) if member.isfile() else None
@@ -88,23 +113,34 @@ class Packages:
                         yield member.name.removeprefix("./"), file.read()
         except tarfile.TarError as error:
             deb.unlink()
+            reason = str(error).partition("\n")[0]
             raise CorpusError(
                 f"the package {name} was damaged and has been removed; the same command fetches "
-                f"it again ({str(error).splitlines()[0]})"
+                f"it again ({reason})"
             ) from error
 
     def descriptions(self, language: str) -> str:
         """The text of all lists of package descriptions in that language."""
-        return "\n".join(
-            path.read_text(encoding="utf-8", errors="replace")
-            for kind, path in self._listed()
-            if kind == language
-        )
+        lists = self._lists(language)
+        return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in lists)
+
+    def digest(self, language: str) -> str:
+        """Twelve letters that stand for the text of these lists."""
+        return hashlib.sha256(self.descriptions(language).encode()).hexdigest()[:12]
+
+    def _lists(self, language: str) -> list[Path]:
+        """Those in that language; none if one of them is not as it was fetched."""
+        files = [file for kind, file in self._listed() if kind == language]
+        known = self._known()
+        return files if all(known.get(file.name) == _sha256(file) for file in files) else []
+
+    def _known(self) -> dict[str, str]:
+        """The digests of the lists when they were fetched, by the names of their files."""
+        found = read_json(self.digests)
+        return found if isinstance(found, dict) else {}
 
     def _listed(self) -> list[tuple[str, Path]]:
-        """Languages and files of the lists of descriptions; empty until they are fetched."""
-        if not self.config.is_file():
-            return []
+        """Languages and files of the lists of descriptions that are here."""
         asked = ("--format", "$(LANGUAGE) $(FILENAME)", "Identifier: Translations")
         lines = (line.split(" ", 1) for line in self._apt("indextargets", *asked).splitlines())
         return [(language, Path(file)) for language, file in lines if Path(file).is_file()]
@@ -135,6 +171,10 @@ class Packages:
         if done.returncode:
             raise CorpusError(_refused(words[0], done.stderr))
         return done.stdout
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _refused(command: str, said: str) -> str:

@@ -42,6 +42,7 @@ def build_debian(root: Path | None = None, *, watch: Watch = _nobody) -> Corpus:
             watch(f"reading {source.name}", done, stages)
             found = source.pairs(packages)
             versions = [f"{name} {packages.version(name)}" for name in source.packages]
+            versions += [f"Translation-{name} {packages.digest(name)}" for name in source.lists]
             parts.append(Part(source.name, source.licence, versions, len(found)))
             raw += found
         return _finished(DEBIAN, raw, None, parts, root, watch, stages)
@@ -105,9 +106,10 @@ def _finished(
         left_out += Counter({NEAR: cleaned - len(training)})
     for what, pairs in (("training", training), ("validation", held_out)):
         if not pairs:
+            reasons = ", ".join(f"{count} ({why})" for why, count in left_out.items())
             raise CorpusError(
-                f"no {what} pair is left of {len(raw)}; left out were "
-                + ", ".join(f"{count} ({why})" for why, count in left_out.items())
+                f"no {what} pair is left of {len(raw)}; "
+                + (f"left out were {reasons}" if reasons else "some are held out")
             )
     made = Corpus(name, training, held_out, parts, left_out).save(root)
     watch("done", stages, stages)

@@ -20,7 +20,10 @@ LARGEST_RATIO = 2.0
 """Of the lengths of the two sides in letters, beside an allowance for short ones."""
 ALLOWANCE = 15
 
-MARKUP = re.compile(r"<[^<>]*>")
+BREAK = re.compile(r"</?(?:br|p|div|h[1-6]|[uod]l|li|dt|dd|t[dhr]|table)\b[^<>]*>", re.IGNORECASE)
+"""Markup that stands between words."""
+MARKUP = re.compile(r"<[/!?]?[A-Za-z-][^<>]*>")
+"""Other markup; "a < b" and the operator <> are none."""
 SPACE = re.compile(r"\s+")
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 PLACEHOLDER = re.compile(
@@ -46,7 +49,7 @@ FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
 
 def tidy(text: str) -> str:
     """One line of plain text: no markup, entities or doubled spaces, composed letters."""
-    plain = html.unescape(MARKUP.sub("", html.unescape(text)))
+    plain = html.unescape(MARKUP.sub("", BREAK.sub(" ", html.unescape(text))))
     return SPACE.sub(" ", unicodedata.normalize("NFC", plain)).strip()
 
 

@@ -27,6 +27,8 @@ class Source:
     licence: str
     """As the packages state it."""
     read: Callable[[Packages], Sides]
+    lists: tuple[str, ...] = ()
+    """Languages of the lists of descriptions that it is made of."""
 
     def pairs(self, packages: Packages) -> list[Pair]:
         found = [Pair(de, en, self.name) for de, en in self.read(packages)]
@@ -176,7 +178,7 @@ SOURCES = (
         "MPL-2.0, parts Apache-2.0",
         office_help,
     ),
-    Source("descriptions", (), "no licence is stated", package_descriptions),
+    Source("descriptions", (), "no licence is stated", package_descriptions, ("de", "en")),
     Source("dictionary", ("trans-de-en",), "GPL-2+", dictionary_sentences),
     Source("windows", ("libreoffice-l10n-de",), "MPL-2.0, parts Apache-2.0", office_windows),
 )

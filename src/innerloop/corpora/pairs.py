@@ -62,22 +62,25 @@ def read_files(files: Sequence[Path], origin: str) -> list[Pair]:
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
         raise CorpusError(f"there is no file {file}")
-    data = file.read_bytes()
+    lines = text_lines(file.read_bytes(), str(file))
+    if not lines:
+        raise CorpusError(f"{file} is empty")
+    return lines
+
+
+def text_lines(data: bytes, name: str) -> list[str]:
+    """The lines of a text in UTF-8; what is not is refused, with the name of the text."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CorpusError(
-            f"{file} must be UTF-8, and line {line} is not (byte {error.start}); "
+            f"{name} must be UTF-8, and line {line} is not (byte {error.start}); "
             "convert it first, for example with iconv"
         ) from error
     # Not splitlines: it breaks at form feeds and at separators that stand inside sentences.
     lines = text.replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    if not lines:
-        raise CorpusError(f"{file} is empty")
-    return lines
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def _require_no_empty_line(file: Path, lines: Sequence[str], first: int | None = None) -> None:

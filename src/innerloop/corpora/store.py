@@ -31,6 +31,8 @@ SMALL = "small"
 SMALL_HELD_OUT = 10
 """Every so many of them are held out."""
 MANIFEST = "manifest.json"
+WRITTEN = {"name", "parts", "left_out", "sha256"}
+"""What a manifest must have for its corpus to be read."""
 SPLITS = ("training", "validation")
 
 
@@ -113,13 +115,16 @@ class Corpus:
         if name == SMALL:
             return _small()
         root = corpora_root() if root is None else root
-        manifest = read_json(root / name / MANIFEST)
-        if not isinstance(manifest, dict):
+        if name not in names(root):
             hint = nearest(name, names(root)) or f"there are {', '.join(names(root))}"
             raise CorpusError(
                 f"there is no corpus {name!r} below {root}; {hint}. `innerloop data translation` "
                 "builds debian, and --files any other"
             )
+        file = root / name / MANIFEST
+        manifest = read_json(file)
+        if not isinstance(manifest, dict) or not manifest.keys() >= WRITTEN:
+            raise _damaged(file)
         return _opened(root / name, json.dumps(manifest), _stamp(root / name))
 
     def tokeniser(self, vocabulary: int) -> Tokeniser:
@@ -144,15 +149,19 @@ def _opened(folder: Path, manifest: str, stamp: tuple[int, ...]) -> Corpus:
         file = folder / f"{split}.tsv"
         data = file.read_bytes() if file.is_file() else b""
         if hashlib.sha256(data).hexdigest() != said["sha256"][split]:
-            raise CorpusError(
-                f"{file} is not as it was written; `innerloop data translation` makes the corpus "
-                "again, with --rebuild or with its --files"
-            )
+            raise _damaged(file)
         pairs[split] = [_from_line(line) for line in data.decode().split("\n")[:-1]]
     known = Part.__dataclass_fields__
     parts = [Part(**{k: v for k, v in part.items() if k in known}) for part in said["parts"]]
     return Corpus(
         said["name"], pairs["training"], pairs["validation"], parts, said["left_out"], folder
+    )
+
+
+def _damaged(file: Path) -> CorpusError:
+    return CorpusError(
+        f"{file} is not as it was written; `innerloop data translation` makes the corpus again, "
+        "with --rebuild or with its --files"
     )
 
 
@@ -176,7 +185,9 @@ def _small() -> Corpus:
 def _tokeniser(corpus: Corpus, vocabulary: int) -> Tokeniser:
     file = corpus.folder / f"tokeniser-{vocabulary}.json" if corpus.folder else None
     if file is not None and file.is_file():
-        return Tokeniser(file.read_text(encoding="utf-8"))
+        kept = Tokeniser(file.read_text(encoding="utf-8", errors="replace"))
+        if kept.readable:  # else it is made again, and the same: it depends on the pairs alone
+            return kept
     both = (side for pair in corpus.training for side in pair[:2])
     made = Tokeniser.trained(both, vocabulary)
     if file is not None:

@@ -53,6 +53,15 @@ class Tokeniser:
         except Exception as error:  # the library raises no other kind
             raise CorpusError(f"this is no tokeniser: {error}") from error
 
+    @property
+    def readable(self) -> bool:
+        """Whether its text is that of a tokeniser."""
+        _library()
+        try:
+            return self.size > 0
+        except CorpusError:
+            return False
+
     @cached_property
     def size(self) -> int:
         """Pieces in all, those that mean something special among them."""

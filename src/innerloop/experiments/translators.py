@@ -65,7 +65,12 @@ def open_translator(path: Path | str) -> tuple[Translator, Tokeniser]:
     words = file.parent / TOKENISER
     if not words.is_file():
         raise CheckpointError(f"there is no {words}, which says what the tokens of the run mean")
-    tokeniser = Tokeniser(words.read_text(encoding="utf-8"))
+    tokeniser = Tokeniser(words.read_text(encoding="utf-8", errors="replace"))
+    if not tokeniser.readable:
+        raise CheckpointError(
+            f"{words} is no tokeniser any more; training the run again, with the same command, "
+            "writes it anew"
+        )
     # Of the task, the model is told the numbers of tokens alone: any pair will do.
     one = Corpus("none", [Pair("a", "b", "none")], [], [Part("none", "")], {})
     options = experiment.task.options

@@ -63,12 +63,13 @@ def translate(
         if not sentence:
             raise ValueError(f"sentence {number} is blank; there is nothing to translate in it")
     model.eval()
-    return [
-        tokeniser.decode(decode(model, source, beams=beams)) for source in tokeniser.encode(tidied)
-    ]
+    sources = tokeniser.encode(tidied)
+    for number, source in enumerate(sources, start=1):
+        _room(model, source, f"sentence {number}")  # before the first of them takes its time
+    return [tokeniser.decode(decode(model, source, beams=beams)) for source in sources]
 
 
-def _room(model: Translator, source: Sequence[int]) -> int:
+def _room(model: Translator, source: Sequence[int], name: str = "a sentence") -> int:
     """How many tokens a translation of this sentence may have."""
     most = 2 * len(source) + 10
     positions = model.model.positions
@@ -77,7 +78,7 @@ def _room(model: Translator, source: Sequence[int]) -> int:
     if not source or most < 1:
         known = len(positions.table) if isinstance(positions, Positions) else "any"
         raise ValueError(
-            f"a sentence must have at least one token and leave room for its translation within "
+            f"{name} must have at least one token and leave room for its translation within "
             f"{known} of them, got {len(source)}"
         )
     return most
