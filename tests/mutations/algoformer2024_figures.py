@@ -77,14 +77,14 @@ TABLE1_MUTATIONS = [
     ),
     Mutation(
         "cross-entropies so uncertain that nothing is decided",
-        f"{TABLE1}:over_seeds",
+        f"{TABLE1}:lead",
         with_wider_errors,
         ids("table1"),
     ),
     Mutation(
         "a control that reads the sentence",
         f"{TABLE1}:after_another_sentence",
-        instead(table1.by_seed),
+        instead(table1.after_own_sentence),
         ids("table1"),
     ),
     Mutation(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from innerloop.corpora import Corpus, Pair
@@ -10,7 +11,7 @@ from innerloop.corpora.store import DATA, Part
 from innerloop.experiments import MissingRecords, Study
 from innerloop.experiments.study import RECORDS
 from innerloop.papers.algoformer2024 import table1, table1_trainings
-from innerloop.papers.plots import as_rows
+from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.verdict import Outcome, Scale
 from innerloop.tasks import Translation
 from tests.mutations.algoformer2024_figures import TABLE1_MUTATIONS
@@ -75,18 +76,14 @@ def tables(records):
     return table1.tables(records)
 
 
-def losses_of(tables, **means):
+def losses_of(tables, other=5.5, **means):
     """The same tables with these cross-entropies, a little apart between the seeds."""
-    changed = {name: list(column) for name, column in tables["losses"].items()}
-    for row, (name, seed, origin) in enumerate(
-        zip(changed["architecture"], changed["seed"], changed["origin"], strict=True)
-    ):
-        if origin == "all":
-            changed["cross_entropy"][row] = means[name] + 0.001 * seed
-    models = dict(tables["models"])
-    models[table1.OTHER] = [5.5] * len(models["seed"])
-    models["entropy of the targets"] = [6.0] * len(models["seed"])
-    return {**tables, "losses": changed, "models": models}
+    blocks = as_rows(tables["blocks"])
+    for row in blocks:
+        mean = means[row["architecture"]] if row["sentence"] == table1.OWN else other
+        row["nats"] = row["targets"] * (mean + 0.001 * row["seed"])
+    models = {**tables["models"], "entropy of the targets": [6.0] * len(tables["models"]["seed"])}
+    return {**tables, "blocks": as_table(blocks), "models": models}
 
 
 def test_there_are_three_architectures_by_seeds_of_the_same_data_and_steps():
@@ -199,18 +196,53 @@ def test_a_broken_formula_loses_the_verdict(mutation, tables):
 
 def test_a_difference_within_the_seeds_is_inconclusive(tables):
     close = losses_of(tables, standard=4.99, looped=4.611, AlgoFormer=4.61)
-    rows = range(len(close["losses"]["seed"]))
-    wide = close["losses"]["cross_entropy"]
+    rows = as_rows(close["blocks"])
     for row in rows:
-        if close["losses"]["architecture"][row] == "looped":
-            wide[row] += 0.02 * close["losses"]["seed"][row]
-    assert table1.judge(close).outcome is Outcome.INCONCLUSIVE
+        if row["architecture"] == "looped":
+            row["nats"] += 0.02 * row["seed"] * row["targets"]
+    assert table1.judge({**close, "blocks": as_table(rows)}).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_difference_within_the_held_out_pairs_is_inconclusive(tables):
+    good = losses_of(tables, **table1.PRINTED)
+    rows = as_rows(good["blocks"])
+    for row in rows:
+        if row["architecture"] == "looped":  # far better in one block, and worse in another
+            row["nats"] *= {0: 0.1, 1: 1.9}.get(row["block"], 1.0)
+    assert table1.judge({**good, "blocks": as_table(rows)}).outcome is Outcome.INCONCLUSIVE
+
+
+def losses(*nats):
+    return table1.Losses(np.array(nats), np.array([1.0, 3.0]), spread=0.4)
+
+
+def test_the_error_of_a_difference_is_of_seeds_and_of_what_pairs_do_not_share():
+    above, below = losses([3.0, 7.0], [3.0, 7.0]), losses([2.0, 4.0], [2.0, 4.0])
+    assert (above.mean, below.mean) == (2.5, 1.5)
+    # Residuals: (3 - 2.5, 7 - 7.5) / 4 and (2 - 1.5, 4 - 4.5) / 4, the same.
+    assert table1.lead(above, below).standard_error == pytest.approx(0.4)
+    twice = losses([4.0, 6.0], [4.0, 6.0])  # 1.5 / 4 instead of 0.5 / 4
+    found = table1.lead(twice, below)
+    assert found.standard_error == pytest.approx((0.4**2 + 2 * 2 * 0.25**2) ** 0.5)
+    assert found.mean == pytest.approx(1.0)
+
+
+def test_blocks_have_the_losses_of_the_record(records):
+    for record in records.values():
+        facts = dict(zip(*record.tables["facts"].values(), strict=True))
+        (every,) = as_rows(record.tables["losses"], origin="all")
+        for sentence, loss in (
+            (table1.OWN, every["cross_entropy"]),
+            (table1.OTHER, facts[table1.OTHER]),
+        ):
+            rows = as_rows(record.tables["blocks"], sentence=sentence)
+            nats, targets = (sum(row[key] for row in rows) for key in ("nats", "targets"))
+            assert nats / targets == pytest.approx(loss, rel=1e-6)
 
 
 def test_a_model_that_does_not_read_the_sentence_decides_nothing(tables):
-    close = losses_of(tables, standard=4.99, looped=4.73, AlgoFormer=4.61)
-    blind = {**close["models"], table1.OTHER: [4.61] * len(close["models"]["seed"])}
-    assert table1.judge({**close, "models": blind}).outcome is Outcome.INCONCLUSIVE
+    blind = losses_of(tables, other=4.61, standard=4.99, looped=4.73, AlgoFormer=4.61)
+    assert table1.judge(blind).outcome is Outcome.INCONCLUSIVE
 
 
 def test_the_remarks_hold_every_sentence_with_its_reference(tables):

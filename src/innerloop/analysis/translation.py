@@ -21,7 +21,6 @@ CHUNK = 32
 EVERYTHING = "all"
 
 
-@torch.no_grad()
 def cross_entropies(
     learner: Learner,
     task: Translation,
@@ -36,16 +35,8 @@ def cross_entropies(
     A ratio of sums, as the loss that is trained: long translations count for more. The error is
     that of pairs drawn from a larger corpus.
     """
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
     rows = torch.arange(len(task)) if rows is None else rows.cpu()
-    rows = rows[task.lengths.cpu()[rows].argsort(stable=True)]
-    parts = []
-    for some in rows.split(chunk):
-        pairs = task.pairs(some.to(task.tokens.device))
-        parts.append(pairs.total_nats(answers(learner, pairs)).double().cpu())
-    nats = torch.cat(parts)
-    targets = (task.lengths - task.middles - 1).double().cpu()[rows]
+    nats, targets = pair_nats(learner, task, rows, chunk=chunk)
     origin = task.origin.cpu()[rows]
     found = {EVERYTHING: _ratio(nats, targets)}
     for number, name in enumerate(task.origins):
@@ -53,6 +44,21 @@ def cross_entropies(
         if own.any():
             found[name] = _ratio(nats[own], targets[own])
     return found
+
+
+@torch.no_grad()
+def pair_nats(
+    learner: Learner, task: Translation, rows: Int[Tensor, " some"], *, chunk: int = CHUNK
+) -> tuple[Float[Tensor, " some"], Float[Tensor, " some"]]:
+    """The nats that each of these pairs takes, and how many targets it has."""
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    targets = (task.lengths - task.middles - 1).double().cpu()[rows]
+    nats = torch.empty_like(targets)
+    for places in task.lengths.cpu()[rows].argsort(stable=True).split(chunk):  # alike in length
+        pairs = task.pairs(rows[places].to(task.tokens.device))
+        nats[places] = pairs.total_nats(answers(learner, pairs)).double().cpu()
+    return nats, targets
 
 
 def target_entropy(task: Translation) -> float:

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, product
 
+import torch
+
 from innerloop.analysis import cross_entropies, greedy_scores, target_entropy
-from innerloop.analysis.translation import EVERYTHING, random_rows
+from innerloop.analysis.translation import EVERYTHING, pair_nats, random_rows
 from innerloop.corpora import Corpus, Tokeniser, build_debian
 from innerloop.corpora.build import DEBIAN
 from innerloop.corpora.cleaning import words
@@ -28,8 +30,11 @@ from innerloop.papers.verdict import Scale
 from innerloop.tasks import Translation
 
 DEPTH, WINDOW = 12, 10
+OWN = "after its own sentence"
 OTHER, ONCE = "after another sentence", "after one loop"
 """Cross-entropies that a record has beside the one of the table."""
+BLOCKS = 25
+"""Of held-out pairs, whose losses a record keeps apart."""
 SCORED, SEED = 200, 1
 """Held-out pairs that BLEU and chrF are computed of, drawn as `innerloop evaluate` draws them."""
 SPOKEN, MOST_WORDS = 10, 12
@@ -121,10 +126,29 @@ def measure(run: Run) -> dict[str, Table]:
             }
             for name, loss in losses.items()
         ),
+        "blocks": _blocks(model, held_out),
         "facts": _facts(run.experiment, model, training, held_out),
         "scores": _scores(model, held_out),
         "translations": _translations(run.experiment, model, held_out),
     }
+
+
+def _blocks(model: Translator, held_out: Translation) -> Table:
+    """Nats and targets of blocks of the held-out pairs, after their sentences and after others:
+    with them, errors of models that answered the same pairs can be compared."""
+    rows = []
+    for sentence, task in ((OWN, held_out), (OTHER, held_out.mismatched())):
+        nats, targets = pair_nats(model, task, torch.arange(len(task)))
+        rows += [
+            {
+                "sentence": sentence,
+                "block": block,
+                "nats": nats[block::BLOCKS].sum().item(),
+                "targets": targets[block::BLOCKS].sum().item(),
+            }
+            for block in range(BLOCKS)
+        ]
+    return as_table(rows)
 
 
 def _facts(
