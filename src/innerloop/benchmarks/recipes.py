@@ -27,7 +27,7 @@ TASKS = {
     "covariance I": "linear:d=5,n=10,dtype=float32",
     "random covariances": "random-covariance:d=5,n=10,dtype=float32",
 }
-STEPS = {"muon": 2000, "adam": 4000, "published": 10_000}
+STEPS = {"muon": 1000, "adam": 4000, "published": 10_000}
 SEEDS = (0, 1, 2)
 SHARES = (0.5, 0.2, 0.08)
 """Errors to be reached, as shares of predicting 0."""
