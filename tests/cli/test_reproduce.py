@@ -16,7 +16,11 @@ from rich.console import Console
 from innerloop import papers, reproduction
 from innerloop.cli import main
 from innerloop.cli.reproduce import _verdict_table
+from innerloop.corpora import CorpusError
+from innerloop.corpora.store import DATA
+from innerloop.experiments.study import RECORDS
 from innerloop.papers import Check, Scale, Verdict
+from innerloop.papers.algoformer2024 import table1_trainings
 from innerloop.reproduction import Result
 from innerloop.runs import RunStore
 from tests.entries import claim_of
@@ -56,6 +60,22 @@ def test_an_entry_that_cannot_be_saved_takes_no_other_with_it(folder, capsys):
     assert list(found) == ["ahn2023/lemma10"]
 
 
+def test_a_corpus_that_cannot_be_built_leaves_the_other_entries(folder, capsys, monkeypatch):
+    def no_network(watch):
+        watch("fetching packages", 0, 7)
+        raise CorpusError("apt-get update failed, perhaps for want of a network")
+
+    monkeypatch.setenv(DATA, str(folder / "data"))
+    monkeypatch.setattr(table1_trainings, "build_debian", no_network)
+    monkeypatch.setenv(RECORDS, "")  # retraining sets it, for this process as well
+    ids = ["algoformer2024/table1", "algoformer2024/section2.2-parameters"]
+    assert main(["reproduce", *ids, "--scale", "smoke", "--retrain"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "algoformer2024/table1: corpus, fetching packages (0 of 7)" in said
+    assert "failed algoformer2024/table1: apt-get update failed, perhaps for want" in said
+    assert "1 holds, 1 inconclusive" in said
+
+
 def test_one_entry_measured_again_leaves_the_others_in_the_report(folder, capsys):
     store = RunStore(folder / "runs")
     for id in ("ahn2023/lemma2", "zhang2023/lemmaC.3"):
@@ -76,6 +96,8 @@ def test_one_entry_measured_again_leaves_the_others_in_the_report(folder, capsys
         (["--runs", "file"], "cannot write to the folder file"),
         (["--workers", "0"], "workers must be at least 1, got 0"),
         (["--workers", "-1"], "workers must be at least 1, got -1"),
+        (["--device", "gpu9"], "device must be one that this machine computes on"),
+        (["--device", "cpu:0"], "device is where --retrain trains, which is not asked for"),
     ],
 )
 def test_what_cannot_end_well_is_refused_before_anything_is_measured(

@@ -64,6 +64,11 @@ def test_a_training_that_fails_is_reported_beside_the_others(tmp_path):
     assert "not finite" in outcomes["bad"].error or "became" in outcomes["bad"].error
 
 
+def test_a_device_goes_with_the_engine(tmp_path):
+    (outcome,) = sweep({"a": small(0)}, tmp_path, engine=processes(1, device="meta:7"))
+    assert "meta" in outcome.error
+
+
 def test_progress_can_be_read_by_anyone_while_a_training_runs(tmp_path):
     (job,) = jobs_of({"a": small(steps=20)}, tmp_path)
     assert (job.progress().step, job.finished) == (0, False)

@@ -56,7 +56,7 @@ def records(tmp_path_factory):
     study = replace(
         table1.STUDY,
         experiments=lambda scale: TINY.experiments(),
-        prepare=lambda scale: None,  # its pairs ship; nothing is to be fetched
+        prepare=lambda scale, notify: None,  # its pairs ship; nothing is to be fetched
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(DATA, str(folder / "data"))
@@ -150,7 +150,7 @@ def test_the_corpus_is_built_before_the_first_training_unless_it_is_there(tmp_pa
     """Only that it is asked for: building it is tested with the corpora."""
     built = []
     monkeypatch.setenv(DATA, str(tmp_path / "data"))
-    monkeypatch.setattr(table1_trainings, "build_debian", lambda: built.append("debian"))
+    monkeypatch.setattr(table1_trainings, "build_debian", lambda watch: built.append("debian"))
     study = replace(table1.STUDY, experiments=lambda scale: {})
     assert list(study.retrain("quick", tmp_path / "runs", tmp_path / "records")) == []
     assert built == ["debian"]

@@ -21,6 +21,8 @@ from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
 from innerloop.cli.console import say
 from innerloop.cli.retrain import retrain as retrain_all
+from innerloop.experiments import processes
+from innerloop.experiments.devices import usable
 from innerloop.experiments.records import SHIPPED
 from innerloop.papers import Entry, Outcome, Scale
 from innerloop.report import write_report
@@ -47,6 +49,7 @@ def reproduce(
     runs: Path = Path("runs"),
     workers: int | None = None,
     threads: int = 1,
+    device: str = "cpu",
 ) -> None:
     """Measures claims and figures, prints the verdicts and writes the report.
 
@@ -63,6 +66,7 @@ def reproduce(
         runs: the folder of results.
         workers: processes that measure at the same time; as many as the cores have room for.
         threads: of each of them; the last digits of a training may depend on it.
+        device: where --retrain trains, such as cuda; --workers 1 has one training on it at a time.
     """
     chosen = papers.select(ids)
     if workers is None:
@@ -70,13 +74,16 @@ def reproduce(
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+    usable(device)
+    if device != "cpu" and not retrain:
+        raise ValueError(f"device is where --retrain trains, which is not asked for; got {device}")
     for folder in (report, runs):
         writable_folder(folder)
     if json_file is not None:
         require_writable("json", json_file)
     console, store = make_console(), RunStore(runs)
     if retrain:
-        retrain_all(chosen, scale, runs, workers=workers, console=console)
+        retrain_all(chosen, scale, runs, processes(workers, device=device), console)
     on_disk = reproduction.all_found(scale, store)
     by_id = {e.id: on_disk[e.id] for e in chosen if e.id in on_disk and not force}
     missing = [entry for entry in chosen if entry.id not in by_id]

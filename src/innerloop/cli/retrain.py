@@ -14,19 +14,21 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from innerloop.experiments import Job, Record, Study, processes
+from innerloop.corpora import CorpusError
+from innerloop.experiments import Engine, Job, Record, Study
 from innerloop.experiments.records import SHIPPED, names
 from innerloop.experiments.study import RECORDS
 from innerloop.papers import Entry, Scale
 
 
 def retrain(
-    chosen: Sequence[Entry], scale: Scale, runs: Path, *, workers: int, console: Console
+    chosen: Sequence[Entry], scale: Scale, runs: Path, engine: Engine, console: Console
 ) -> None:
     """Trains what the chosen figures show, and has them drawn from these trainings.
 
     What an earlier call has finished is found; the record of each training is compared with the
-    one that ships. A training that fails is named, and the figures that need it will say so.
+    one that ships. A training that fails is named, and the figures that need it will say so; so is
+    a study whose corpus cannot be built.
     """
     asked = [entry.study for entry in chosen if entry.study is not None]
     studies = {study.name: study for one in asked for study in (one, *one.beside)}
@@ -39,7 +41,10 @@ def retrain(
             f"{study.name}: {len(jobs)} trainings, about {study.cost(scale):.2g} core-hours in "
             "all. Interrupted, the same command goes on."
         )
-        _watched(study, jobs, scale, runs, records, workers, console)
+        try:
+            _watched(study, jobs, scale, runs, records, engine, console)
+        except CorpusError as error:
+            console.print(Text("failed", "red") + f" {study.name}: {error}", soft_wrap=True)
     os.environ[RECORDS] = str(records.resolve())
 
 
@@ -49,10 +54,13 @@ def _watched(
     scale: Scale,
     runs: Path,
     records: Path,
-    workers: int,
+    engine: Engine,
     console: Console,
 ) -> None:
-    running = study.retrain(scale, runs / "trainings", records, engine=processes(workers))
+    def notify(sentence: str) -> None:
+        console.print(f"{study.name}: {sentence}", markup=False, highlight=False)
+
+    running = study.retrain(scale, runs / "trainings", records, engine=engine, notify=notify)
     with Live(get_renderable=lambda: _table(jobs), console=console, refresh_per_second=1):
         for outcome in running:
             # As text: square brackets in a name or an error are not markup.

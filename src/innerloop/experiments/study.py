@@ -21,6 +21,9 @@ RECORDS = "INNERLOOP_RECORDS"
 """The variable that names a folder of records which take the place of those that ship, study by
 study, for this process and those it starts."""
 
+Notify = Callable[[str], None]
+"""Told in a few words what is done now."""
+
 
 class MissingRecords(ValueError):
     """A figure needs trainings that nobody has recorded; the message says what they would take."""
@@ -36,7 +39,8 @@ class Study:
         measure: from a trained run to tables, as a record keeps them.
         seconds_per_step: of one of these experiments on one core here, for estimates beforehand.
         with_weights: the experiments whose weights ship as well.
-        prepare: makes what the trainings of a scale take from outside, such as a corpus.
+        prepare: makes what the trainings of a scale take from outside, such as a corpus, telling
+            its second argument what it does.
         beside: other studies whose records the figure reads as well.
     """
 
@@ -45,7 +49,7 @@ class Study:
     measure: Callable[[Run], Mapping[str, Table]]
     seconds_per_step: Callable[[Experiment], float]
     with_weights: Callable[[str], bool] = lambda name: False
-    prepare: Callable[[str], None] = lambda scale: None
+    prepare: Callable[[str, Notify], None] = lambda scale, notify: None
     beside: tuple[Study, ...] = ()
 
     def jobs(self, scale: str, folder: Path) -> list[Job]:
@@ -57,14 +61,20 @@ class Study:
         return sum(e.steps * self.seconds_per_step(e) for e in every) / 3600
 
     def retrain(
-        self, scale: str, folder: Path, records: Path, *, engine: Engine | None = None
+        self,
+        scale: str,
+        folder: Path,
+        records: Path,
+        *,
+        engine: Engine | None = None,
+        notify: Notify = lambda sentence: None,
     ) -> Iterator[Outcome]:
         """Trains what is not finished, measures each model, and writes the records.
 
         The same experiment in several studies is trained once.
         """
         (records / self.name).mkdir(parents=True, exist_ok=True)
-        self.prepare(scale)
+        self.prepare(scale, notify)
         jobs = {job.name: job for job in self.jobs(scale, folder)}
         for job in jobs.values():
             _take_over(job, folder)

@@ -55,7 +55,7 @@ class Job:
         except TypeError:  # not there, or not what was written
             return Progress(0, self.experiment.steps, float("nan"), 0.0, 0.0)
 
-    def train(self) -> None:
+    def train(self, device: str = "cpu") -> None:
         """Trains to the end in this process, leaving notes of its progress."""
         before, started = self.progress().seconds, time.perf_counter()
         noted, steps = 0.0, 0
@@ -68,7 +68,7 @@ class Job:
                 progress = Progress(step, self.experiment.steps, loss, steps / here, before + here)
                 write_atomic(self.folder / PROGRESS, json.dumps(vars(progress)))
 
-        self.experiment.run(self.folder, watch=watch)
+        self.experiment.run(self.folder, device=device, watch=watch)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,14 @@ Engine = Callable[[Sequence[Job]], Iterable[tuple[str, str]]]
 an empty one. The jobs' folders are where it must leave them; how it gets there is its own."""
 
 
-def processes(workers: int = os.cpu_count() or 1, *, threads: int = 1) -> Engine:
-    """So many processes of this machine, by default one for each core with one thread."""
+def processes(
+    workers: int = os.cpu_count() or 1, *, threads: int = 1, device: str = "cpu"
+) -> Engine:
+    """So many processes of this machine, by default one for each core with one thread.
+
+    Args:
+        device: where all of them train, such as cuda.
+    """
     for name, value in (("workers", workers), ("threads", threads)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
@@ -103,7 +109,7 @@ def processes(workers: int = os.cpu_count() or 1, *, threads: int = 1) -> Engine
     def engine(jobs: Sequence[Job]) -> Iterator[tuple[str, str]]:
         by_name = {job.name: job for job in jobs}
         groups = [[name] for name in by_name]
-        train = partial(_train, by_name)
+        train = partial(_train, by_name, device)
         with closing(call_for_each(train, groups, workers=workers, threads=threads)) as ended:
             for name, said in ended:
                 how = f"its process {said.how} twice" if isinstance(said, Lost) else said
@@ -144,9 +150,9 @@ def sweep(
             yield Outcome(name, None if error else Run.open(missing[name].folder), error)
 
 
-def _train(jobs: Mapping[str, Job], name: str) -> str:
+def _train(jobs: Mapping[str, Job], device: str, name: str) -> str:
     try:
-        jobs[name].train()
+        jobs[name].train(device)
     except Exception as error:  # reported beside the others
         return f"{type(error).__name__}: {error}"
     return ""

@@ -7,7 +7,7 @@ their references, drawn from sources whose licence lets them be quoted, and name
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, product
@@ -214,10 +214,10 @@ def _is_short(sentence: str) -> bool:
     return sentence.endswith(".") and len(words(sentence)) <= MOST_WORDS
 
 
-def prepare(scale: str) -> None:
+def prepare(scale: str, notify: Callable[[str], None]) -> None:
     """Builds the corpus, unless it is there."""
     if setting(scale).corpus == DEBIAN and DEBIAN not in names():
-        build_debian()
+        build_debian(watch=lambda stage, done, of: notify(f"corpus, {stage} ({done} of {of})"))
 
 
 STUDY = Study(
