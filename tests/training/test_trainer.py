@@ -524,7 +524,7 @@ def breaks(at, what):
 @pytest.mark.parametrize(
     ("at", "what", "sentence"),
     [
-        (5, "loss", "the loss became nan at step 5; a smaller learning rate or clipping may help"),
+        (5, "loss", r"the loss became nan at step 5; a smaller .* \(the state of step 4 is kept\)"),
         (6, "loss", "the loss became nan at step 6"),  # only the final row sees it
         (5, "gradient", "the weights weights.preconditioners are not finite after step 6"),
         (3, "gradient", "after 4 steps the weights .* are not finite"),  # found when saving

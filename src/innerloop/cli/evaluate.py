@@ -21,15 +21,23 @@ from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import require_readable
-from innerloop.models import InContext, LinearAttention, Looped, Translator
+from innerloop.models import (
+    EachPosition,
+    InContext,
+    LinearAttention,
+    Looped,
+    SequenceModel,
+    Translator,
+)
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Translation
 from innerloop.tasks.checks import require_at_least, require_seed
 from innerloop.theory.wishart import TooLargeError
 
 THE_MODEL = "the model"
-PROMPTS, LOOPED_PROMPTS = 100_000, 10_000
-"""Fresh ones, by default; a transformer that is looped long takes long for each."""
+PROMPTS, OF_TRANSFORMERS = 100_000, 2_000
+"""Fresh ones, by default; a transformer takes a millisecond or more for each, and is asked about
+no more at one time."""
 
 
 def evaluate(
@@ -75,8 +83,8 @@ def evaluate(
         beside: instead, another looped model, such as compiled-gd:loops=20, a run or a file, whose
             predictions after every loop are compared with the model's; with --curve, drawn.
         curve: also draw the learning curves, the loss against the number of examples, to this file.
-        samples: fresh prompts, 100,000 by default and 10,000 if a transformer is looped; of a
-            translator, at most so many pairs, each once.
+        samples: fresh prompts, by default 100,000, and 2,000 of a transformer; of a translator, at
+            most so many pairs, each once.
         translated: sentences that are translated for BLEU and chrF; 0 for no scores.
         seed: of the prompts.
         device: where to evaluate, such as cpu or cuda.
@@ -88,7 +96,7 @@ def evaluate(
             few = subject.task.sample(2, generator=_generator(0, device))
             answers_or_reason(subject.learner, few)
     if samples is None:
-        samples = PROMPTS if loops is None or _is_linear(subject) else LOOPED_PROMPTS
+        samples = OF_TRANSFORMERS if _is_transformer(subject) else PROMPTS
     analysis.require_samples(samples)
     require_at_least("translated", translated, 0)
     require_seed(seed)
@@ -138,12 +146,13 @@ def _comparison(
                 samples=samples,
                 generator=_generator(seed, device),
                 watch=partial(show, name),
+                chunk=_chunk(subject),
             )
             distance = analysis.prediction_distance(
                 learner,
                 subject.learner,
                 subject.task,
-                batch=min(samples, analysis.chunk_for(subject.task)),
+                batch=min(samples, _chunk(subject)),
                 generator=_generator(seed, device),
             )
             table.add(name, str(loss), f"{distance:.3g}")
@@ -174,6 +183,7 @@ def _shifts(
             samples=samples,
             seed=seed,
             device=device,
+            chunk=_chunk(subject),
             watch=lambda shift: status.update(f"measuring: {shift.name}"),
         )
     print_table(table.as_text())
@@ -193,7 +203,11 @@ def _curves(
         for name, learner in learners.items():
             status.update(f"learning curve of {name}")
             curves[name] = analysis.learning_curve(
-                learner, subject.task, samples=fewer, generator=_generator(seed, device)
+                learner,
+                subject.task,
+                samples=fewer,
+                generator=_generator(seed, device),
+                chunk=_chunk(subject),
             )
     picture = analysis.plot_learning_curves(curves, title=f"{subject.task_spec}")
     write_picture(file, picture)
@@ -249,8 +263,14 @@ def _other(words: str, subject: Subject, device: str) -> Any:
     return saved.model.to(dtype=dtype_of(subject.task))
 
 
-def _is_linear(subject: Subject) -> bool:
-    return isinstance(subject.learner, LinearAttention)
+def _is_transformer(subject: Subject) -> bool:
+    return isinstance(subject.learner, InContext | EachPosition | SequenceModel)
+
+
+def _chunk(subject: Subject) -> int:
+    """Prompts at one time: of a transformer fewer, whose residuals take the memory."""
+    usual = analysis.chunk_for(subject.task)
+    return min(usual, OF_TRANSFORMERS) if _is_transformer(subject) else usual
 
 
 def _loops(subject: Subject, loops: int, samples: int, seed: int, device: str) -> None:

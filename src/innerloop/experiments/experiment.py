@@ -168,12 +168,20 @@ class Experiment:
         objective_at(0)
         return objective_at
 
-    def _compare_loops(self, notify: Callable[[str], None]) -> None:
+    def _tell_of_loops(self, notify: Callable[[str], None]) -> None:
         own, trained = (s.options.get("loops") for s in (self.model, self.objective))
         if own is not None and trained is not None and own != trained:
             notify(
                 f"the model loops {own} times unless told otherwise, and is trained at T = "
                 f"{trained}; {self.objective.name}:loops={own} would train it at {own}"
+            )
+        how = self.objective.options
+        short = how.get("truncate") and how["window"] < how["loops"]
+        if short and self.model.options.get("inject") is False:
+            notify(
+                f"the gradient goes back {how['window']} of {how['loops']} loops, and with "
+                "inject=false no other way to what is before the loop, which stays as it starts; "
+                "truncate=false lets it through"
             )
 
     def run(
@@ -197,7 +205,7 @@ class Experiment:
             notify: told what a user should know, such as a run that other versions began.
         """
         folder = Path(folder)
-        self._compare_loops(notify)
+        self._tell_of_loops(notify)
         model, task, generator = self.build(device)
         mixed = usable(device) if mixed_precision else None
         if torch_compile:

@@ -75,16 +75,14 @@ def train(
             return history
         history.require_columns({"step": step, "loss": 0.0, **metrics})
         history.forget(step)  # a final row: this run goes on from there and records it in turn
+    saved = step
     base_rates = [group.setdefault("base_lr", group["lr"]) for group in optimizer.param_groups]
 
     def loss_at(step: int) -> Tensor:
         now = objective_at(step)
         loss = now.loss(model, now.sample(generator))
         if not loss.isfinite().all():
-            raise FloatingPointError(
-                f"the loss became {loss.detach().tolist()} at step {step}; "
-                "a smaller learning rate or clipping may help"
-            )
+            raise _not_finite(f"the loss became {loss.detach().tolist()} at step {step}", saved)
         return loss
 
     def measured() -> dict[str, object]:
@@ -118,7 +116,10 @@ def train(
                 watch(step, loss.detach().mean().item())
                 if checkpoint is not None and step % checkpoint.every == 0 and step < steps:
                     checkpoint.save(step, model, optimizer, generator, history)
-            _require_finite_weights(model, step)
+                    saved = step
+            if bad := not_finite(dict(model.named_parameters())):
+                what = f"the weights {', '.join(bad)} are not finite after step {step}"
+                raise _not_finite(what, saved)
             if step == steps and (not history.columns or history["step"][-1] != steps):
                 # On the data that one more step would see, without using it up: a longer run that
                 # resumes from here is then the same as one that never stopped.
@@ -170,9 +171,6 @@ def _require_rates(optimizer: torch.optim.Optimizer) -> None:
             )
 
 
-def _require_finite_weights(model: nn.Module, step: int) -> None:
-    if bad := not_finite(dict(model.named_parameters())):
-        raise FloatingPointError(
-            f"the weights {', '.join(bad)} are not finite after step {step}; "
-            "a smaller learning rate or clipping may help"
-        )
+def _not_finite(what: str, saved: int) -> FloatingPointError:
+    kept = f"the state of step {saved} is kept" if saved else "nothing was saved before"
+    return FloatingPointError(f"{what}; a smaller learning rate or clipping may help ({kept})")
