@@ -113,6 +113,7 @@ def tables_of(panel, name, experiment, level, spread):
     tables = {"costs": as_table([spent | {"training FLOPs": costs.training_flops(experiment)}])}
     if experiment.task.name == "representation":
         tables["spectrum"] = {"index": [1, 2, 3], "eigenvalue": [0.9, 0.7, 0.5]}
+        learners["feature-ridge"] = errors(1e-3)
     if panel == "figure5":
         noise = experiment.task.options["noise_std"]
         limit = ls_error(noise)

@@ -21,7 +21,7 @@ AS_TRAINED = {
     "figure2b": Outcome.FAILS,
     "figure2c": Outcome.INCONCLUSIVE,
     "same-layers": Outcome.FAILS,
-    "figure3": Outcome.FAILS,
+    "figure3": Outcome.INCONCLUSIVE,
     "figure4": Outcome.INCONCLUSIVE,
     "figure4-loop": Outcome.INCONCLUSIVE,
     "figure5": Outcome.FAILS,

@@ -11,6 +11,7 @@ from innerloop.papers import Outcome
 from innerloop.papers.plots import as_table
 from innerloop.papers.zhang2023 import figure1_gpt2, figure1_trainings
 from innerloop.papers.zhang2023.figure1_gpt2 import judge, judge_positions
+from innerloop.papers.zhang2023.figure1_trainings import LENGTHS, TASKS
 from innerloop.training import History
 
 C = {"I": 1.0, "Exponential(1)": 1.0, "4 Exponential(1)": 4.0, "9 Exponential(1)": 9.0}
@@ -165,7 +166,7 @@ def test_linear_layers_and_least_squares_stand_beside():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", figure1_trainings.experiments("paper"))
+@pytest.mark.parametrize("name", [f"{k}-{n}-seed0" for k in TASKS for n in LENGTHS["paper"]])
 def test_the_papers_own_trainings_start(name, tmp_path):
     """Three steps of half a million, with the curriculum's first prompts."""
     experiment = figure1_trainings.experiments("paper")[name]

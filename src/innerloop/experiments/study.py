@@ -90,14 +90,18 @@ class Study:
         record.save(records, weights_of=run.model if self.with_weights(name) else None)
         return record
 
-    def results(self, scale: str) -> dict[str, Record]:
+    def results(self, scale: str, root: Path | None = None) -> dict[str, Record]:
         """The record of every experiment, by its name.
 
         A record whose experiment is another one than the study's is not its result.
+
+        Args:
+            root: of the records; by default those that were trained anew, or that ship.
         """
+        root = records_of(self.name) if root is None else root
         found, missing = {}, []
         for name, experiment in self.experiments(scale).items():
-            record = self._found(name)
+            record = self._found(name, root)
             if record is None or record.experiment != experiment:
                 missing.append(name)
             else:
@@ -110,9 +114,9 @@ class Study:
             )
         return found
 
-    def _found(self, name: str) -> Record | None:
+    def _found(self, name: str, root: Path) -> Record | None:
         try:
-            return Record.open(f"{self.name}/{name}", records_of(self.name))
+            return Record.open(f"{self.name}/{name}", root)
         except ValueError:
             return None
 

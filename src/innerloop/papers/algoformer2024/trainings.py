@@ -36,16 +36,21 @@ ARCHITECTURES = {
 }
 """Three layers have AlgoFormer's parameters, ten its depth."""
 REPRESENTATION = TASKS["figure2a"]
+NOISES = (0.0, 0.1, 1.0)
+"""Standard deviations of the labels' noise."""
 
 
 def figure2(panel: str, scale: str) -> dict[str, Experiment]:
-    """Architectures on one task."""
+    """Architectures on one task; the paper's own are the first three, and the others have as many
+    layers as AlgoFormer has and applies."""
     if scale == "paper":
         task = PRINTED_TASKS[panel]
         return {
             "algoformer": as_printed("algoformer:loops=20", task, 20, 15),
             "looped": as_printed("looped-transformer:loops=20", task, 20, 15),
             "standard": as_printed("gpt2:layers=12", task),
+            "standard-3-layers": as_printed("gpt2:layers=3", task),
+            "standard-22-layers": as_printed("gpt2:layers=22", task),
         }
     every = {
         f"{name}-seed{seed}": small(model, TASKS[panel], seed=seed)
@@ -55,6 +60,9 @@ def figure2(panel: str, scale: str) -> dict[str, Experiment]:
         collapsed = TASKS[panel] + ",weights=random,slope=0.1"
         for name in ("algoformer", "looped", "standard-3-layers"):
             every[f"{name}-random-weights"] = small(ARCHITECTURES[name], collapsed)
+        for noise in NOISES[1:]:
+            noisy = f"{TASKS[panel]},noise_std={noise}"
+            every[f"algoformer-noise-{noise}"] = small(ARCHITECTURES["algoformer"], noisy)
     return every
 
 
@@ -75,7 +83,11 @@ WINDOWS = {"quick": ((8, 1), (8, 6), (4, 4), (2, 2)), "paper": ((20, 5), (20, 15
 
 
 def figure3(scale: str) -> dict[str, Experiment]:
-    """AlgoFormers that are trained with other T and dT, with the input at every loop or not."""
+    """AlgoFormers that are trained with other T and dT, with the input at every loop or not.
+
+    Eight loops as printed are grown from two: at once, two trainings of three stayed at 0.9 E y^2
+    or more, with either window.
+    """
     if scale == "paper":
         return {
             f"{loops}-{window}": as_printed(
@@ -84,11 +96,14 @@ def figure3(scale: str) -> dict[str, Experiment]:
             for loops, window in WINDOWS["paper"]
         }
     every = {}
-    for (loops, window), inject in product(WINDOWS["quick"], (True, False)):
+    for seed, (loops, window), inject in product(SEEDS, WINDOWS["quick"], (True, False)):
         # Without injection a truncated gradient would not reach the layers before the loop.
-        name = f"{loops}-{window}-{'injected' if inject else 'as-printed'}"
+        name = f"{loops}-{window}-{'injected' if inject else 'as-printed'}-seed{seed}"
         model = f"algoformer:loops={loops},inject={str(inject).lower()}"
-        every[name] = small(model, REPRESENTATION, loops, window, truncate=inject)
+        grown = "none" if inject or loops <= 4 else "grow:dims=3,loops=2,every=400"
+        every[name] = small(
+            model, REPRESENTATION, loops, window, seed=seed, truncate=inject, curriculum=grown
+        )
     return every
 
 
@@ -127,9 +142,6 @@ def arrangements(layers: int) -> dict[str, int]:
     return {"": layers} if layers == 1 else {"": layers, "-in-the-loop": 1}
 
 
-NOISES = (0.0, 0.1, 1.0)
-
-
 def figure5(scale: str) -> dict[str, Experiment]:
     """AlgoFormers on linear regression, beside gradient descent and Newton's method."""
     if scale == "paper":
@@ -143,13 +155,14 @@ def figure5(scale: str) -> dict[str, Experiment]:
             for noise, (loops, window) in product(NOISES, ((20, 15), (10, 10)))
         }
     return {
-        f"{loops}-{window}-noise-{noise}": small(
+        f"{loops}-{window}-noise-{noise}-seed{seed}": small(
             f"algoformer:loops={loops}",
             f"linear:d=3,n=12,noise_std={noise},dtype=float32",
             loops,
             window,
+            seed=seed,
         )
-        for noise, (loops, window) in product(NOISES, ((8, 6), (4, 4)))
+        for seed, noise, (loops, window) in product(SEEDS, NOISES, ((8, 6), (4, 4)))
     }
 
 

@@ -13,7 +13,7 @@ from innerloop.experiments import Experiment, Run, Study
 from innerloop.papers.plots import as_rows, as_table
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale
-from innerloop.papers.zhang2023.figure1_gpt2 import draw, judge, references
+from innerloop.papers.zhang2023.figure1_gpt2 import draw, judge, references, training_losses
 from innerloop.papers.zhang2023.figure1_trainings import (
     TASKS,
     TESTS,
@@ -83,6 +83,7 @@ def figure1_d20(scale: Scale) -> Numbers:
     task = records[f"fixed-{N}"].task()
     squares, linear = references(task, LONGEST, [N])
     tables = {"curves": as_table(curves), "least squares": squares, "linear": linear}
+    tables["training"] = training_losses({(k, N, 0): records[f"{k}-{N}"] for k in TASKS}, D)
     caption = (
         f"As Figure 1, with d = {D} and N = {N} as in the paper, and GPT-2 with 6 layers of width "
         "128: one training of each kind, 4,000 steps of Muon for 500,000 of Adam, with a "

@@ -48,7 +48,10 @@ RESAMPLES, COVERED = 1000, 0.9
 def experiments(scale: str) -> dict[str, Experiment]:
     """Every training by name; `smoke` shows those of `quick`."""
     if scale == "paper":
-        return {f"{kind}-{n}": as_printed(kind, n) for kind, n in product(TASKS, LENGTHS["paper"])}
+        return {
+            f"{kind}-{n}-seed{seed}": as_printed(kind, n, seed)
+            for seed, n, kind in product(SEEDS, LENGTHS["paper"], TASKS)
+        }
     every = {
         f"{kind}-{n}-seed{seed}": small(kind, n, seed)
         for seed, n, kind in product(SEEDS, LENGTHS["quick"], TASKS)
@@ -84,8 +87,9 @@ def on_the_way(steps: int) -> Experiment:
     )
 
 
-def as_printed(kind: str, n: int) -> Experiment:
-    """What is not printed is Garg et al.'s: initial scale, curriculum, no schedule."""
+def as_printed(kind: str, n: int, seed: int) -> Experiment:
+    """What is not printed is Garg et al.'s: initial scale, curriculum, no schedule. The figure has
+    one training of each; more seeds are what can be judged."""
     return Experiment(
         f"gpt2:layers=12,heads=8,width=256,examples={LONGEST['paper']},start=gpt2",
         f"{TASKS[kind]}:d=20,n={n},dtype=float32",
@@ -95,6 +99,7 @@ def as_printed(kind: str, n: int) -> Experiment:
         "grow:dims=5,points=11,every=2000",
         steps=500_000,
         clip=None,
+        seed=seed,
     )
 
 

@@ -9,7 +9,7 @@ seeds by factors, up as much as down.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -92,15 +92,17 @@ def logarithm(of: Estimate) -> Estimate:
     return Estimate(math.log(of.mean), of.standard_error / of.mean, of.samples)
 
 
-def seed_spread(tables: Tables, column: str) -> float:
-    """The relative standard deviation between seeds, pooled over all models that have several.
+def seed_spread(
+    tables: Tables, column: str, models: Sequence[str] = (), *, learner: str = MODEL
+) -> float:
+    """The relative standard deviation between seeds, pooled over these models, or over all.
 
-    0 if none has: then the standard error is of prompts alone, and a verdict speaks of the
+    0 if none has several: then the standard error is of prompts alone, and a verdict speaks of the
     trainings that were made.
     """
     squares, freedom = 0.0, 0
-    for model in dict.fromkeys(tables["blocks"]["model"]):
-        means = _values(tables, str(model), MODEL, column).mean(1)
+    for model in models or dict.fromkeys(tables["blocks"]["model"]):
+        means = _values(tables, str(model), learner, column).mean(1)
         squares += float(((means / means.mean() - 1) ** 2).sum())
         freedom += len(means) - 1
     return math.sqrt(squares / freedom) if freedom else 0.0

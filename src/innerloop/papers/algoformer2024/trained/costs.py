@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from innerloop.experiments import TASKS, Experiment, Record, Run
+from innerloop.experiments import CURRICULA, TASKS, Experiment, Record, Run
 from innerloop.experiments.kinds import one_sample
 from innerloop.experiments.pace import step_seconds
 from innerloop.papers.plots import as_rows, as_table
@@ -30,13 +31,15 @@ class Passes:
     """How often a layer is applied that only predictions are read from."""
 
     @classmethod
-    def of(cls, experiment: Experiment) -> Passes:
+    def of(cls, experiment: Experiment, most: int | None = None) -> Passes:
+        """With at most so many loops, where a curriculum has not come to all of them."""
         model, objective = experiment.model.options, experiment.objective.options
         inside = model["layers"]
         if "loops" not in model:
             return cls(inside, inside, inside, 1)
         around = model.get("around", 0)  # the vanilla looped transformer has no such layers
-        loops, window = objective["loops"], objective["window"]
+        loops = min(objective["loops"], most or objective["loops"])
+        window = min(objective["window"], loops)
         with_gradient = window if objective["truncate"] else loops
         after = window * around  # they run for every loop of the window
         return cls(
@@ -73,7 +76,12 @@ def step_flops(passes: Passes, tokens: Tokens, width: int) -> float:
 
 
 def training_flops(experiment: Experiment) -> float:
-    return experiment.steps * _flops(experiment)
+    """Of all steps; a curriculum over loops has fewer at first."""
+    if experiment.curriculum.options.get("loops") is None:
+        return experiment.steps * _flops(experiment)
+    stage_at = experiment.curriculum.build(CURRICULA, experiment.task.build(TASKS))
+    stages = Counter(stage_at(step).loops for step in range(experiment.steps))
+    return sum(count * _flops(experiment, most) for most, count in stages.items())
 
 
 def seconds_per_step(experiment: Experiment) -> float:
@@ -112,6 +120,6 @@ def _step_seconds(model: str, task: str, objective: str, optimizer: str) -> floa
     return step_seconds(Experiment(model, task, objective, optimizer), TIMED_STEPS)
 
 
-def _flops(experiment: Experiment) -> float:
+def _flops(experiment: Experiment, most: int | None = None) -> float:
     width = experiment.model.options["width"]
-    return step_flops(Passes.of(experiment), Tokens.of(experiment), width)
+    return step_flops(Passes.of(experiment, most), Tokens.of(experiment), width)

@@ -22,6 +22,7 @@ NAMES = {
     "standard-3-layers": "standard, 3 layers",
     "standard-10-layers": "standard, 10 layers",
     "standard": "standard, 12 layers",
+    "standard-22-layers": "standard, 22 layers",
 }
 COLOURS = {
     "algoformer": BLUE,
@@ -30,11 +31,13 @@ COLOURS = {
     "standard-3-layers": PINK,
     "standard-10-layers": GREEN,
     "standard": GREEN,
+    "standard-22-layers": BLACK,
 }
 REFERENCES = {
     "feature-ridge": ("least squares on true features", BLACK, "--"),
     "ols": ("least squares on x", GREY, "--"),
 }
+TRAINING_LOSS = r"training loss / E$\,|$target$|^2$"
 ROUNDING = 1e-9
 """Of errors in float32, which exact learners reach: a logarithmic axis has no 0."""
 
@@ -94,16 +97,31 @@ def loops(axes: Axes, tables: Tables) -> None:
 def training(axes: Axes, tables: Tables) -> None:
     """Training losses against what was spent: the mean of ten records of every seed."""
     for model in shown(tables):
-        costs, rows = where(tables["costs"], model=model), where(tables["training"], model=model)
-        seeds = len(np.unique(rows["seed"]))
-        steps, losses = (rows[k].astype(float).reshape(seeds, -1) for k in ("step", "loss"))
-        unit = costs["E target^2"].astype(float).mean()
-        window = min(10, losses.shape[1])
-        smooth = np.convolve(losses.mean(0) / unit, np.ones(window) / window, "valid")
-        spent = tera(costs) * np.maximum(steps[0, window - 1 :], 1) / steps[0, -1]
-        axes.plot(spent, smooth, color=COLOURS[model], label=NAMES[model])
-    label = r"training loss / E$\,|$target$|^2$"
-    logarithmic(axes, xlabel="training, $10^{12}$ operations", ylabel=label)
+        steps, losses = smoothed(tables, model)
+        spent = tera(where(tables["costs"], model=model)) * np.maximum(steps, 1) / steps[-1]
+        axes.plot(spent, losses.mean(0), color=COLOURS[model], label=NAMES[model])
+    logarithmic(axes, xlabel="training, $10^{12}$ operations", ylabel=TRAINING_LOSS)
+
+
+def convergence(axes: Axes, tables: Tables, colours: Mapping[str, str]) -> None:
+    """Training losses of these models against the step, a line for every seed."""
+    for model, colour in colours.items():
+        steps, losses = smoothed(tables, model)
+        axes.plot(steps, losses.T, color=colour, linewidth=0.8)
+    axes.set(xlabel="step of training", yscale="log")
+    plain_numbers(axes.yaxis)
+
+
+def smoothed(tables: Tables, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps, and the training losses of every seed over E |target|^2, means of ten records."""
+    costs, rows = where(tables["costs"], model=model), where(tables["training"], model=model)
+    seeds = len(np.unique(rows["seed"]))
+    steps, losses = (rows[k].astype(float).reshape(seeds, -1) for k in ("step", "loss"))
+    unit = costs["E target^2"].astype(float).mean()
+    window = min(10, losses.shape[1])
+    mean = np.ones(window) / window
+    smooth = np.array([np.convolve(one / unit, mean, "valid") for one in losses])
+    return steps[0, window - 1 :], smooth
 
 
 def tera(costs: Mapping[str, np.ndarray]) -> float:

@@ -89,7 +89,8 @@ def judge(tables: Tables) -> Verdict:
     standard = deep_standard(tables)
     three = {name: NAMES[name] for name in ("algoformer", "looped", standard)}
     printed = [*falls(tables, three), *compared(tables, "algoformer", [standard, "looped"])]
-    return Verdict(printed, remarks=[*remarks(tables), *representations(tables)])
+    words = [*remarks(tables), *representations(tables), *with_noise(tables)]
+    return Verdict(printed, remarks=words)
 
 
 def judge_two(tables: Tables) -> Verdict:
@@ -152,6 +153,21 @@ def representations(tables: Tables) -> list[str]:
             sentences.append(
                 f"Eigenvalues of E phi phi^T with {kind} weights: {values}; errors after all "
                 f"examples: {ends}."
+            )
+    return sentences
+
+
+def with_noise(tables: Tables) -> list[str]:
+    """AlgoFormer beside ridge on the true features, which knows the noise, one training each."""
+    sentences = []
+    for model in dict.fromkeys(tables["costs"]["model"]):
+        name, found, noise = str(model).partition("-noise-")
+        if found:
+            own = errors(tables, str(model), "last")
+            best = errors(tables, str(model), "last", learner="feature-ridge")
+            sentences.append(
+                f"With noise {noise} of the labels: {NAMES[name]} has {in_words(own.estimate)} "
+                f"after all examples, {in_words(ratio(own, best))} times ridge on true features."
             )
     return sentences
 

@@ -31,11 +31,12 @@ from innerloop.papers.algoformer2024.trained.drawing import (
     GREY,
     ORANGE,
     PINK,
+    TRAINING_LOSS,
+    convergence,
     errors_band,
     logarithmic,
     one,
 )
-from innerloop.papers.algoformer2024.trained.figure2 import STUDIES
 from innerloop.papers.algoformer2024.trained.iterations import (
     ALGORITHMS_BESIDE,
     BEST,
@@ -54,8 +55,7 @@ STUDY = Study(
     trainings.figure5,
     measured_with_iterates,
     seconds_per_step,
-    with_weights=lambda name: Case.of(name).loops <= trainings.LOOPS,
-    beside=(STUDIES["figure2a"],),
+    with_weights=lambda name: "-seed" not in name or name.endswith("-seed0"),
 )
 PRECISION = at_most(
     1e-20, "squared rounding of float64, 1e-32, times squared condition numbers of up to 1e6"
@@ -70,7 +70,7 @@ NAMES = {"gd": ("gradient descent", ORANGE), "newton": ("Newton's method", GREEN
 
 @dataclass(frozen=True)
 class Case:
-    """One training."""
+    """What was trained, with one seed or several."""
 
     name: str
     loops: int
@@ -94,15 +94,29 @@ def cases(tables: Tables) -> list[Case]:
 def path(tables: Tables, case: Case, learner: str) -> dict[int, Estimate]:
     """Errors after every number of loops, or of iterations."""
     if learner == MODEL:
-        rows, index = where(tables["loops"], model=case.name), "loops"
-        spread = float(tables["spread"]["last"][0])
+        rows, index, spread = (
+            where(tables["loops"], model=case.name),
+            "loops",
+            spread_of(tables, case),
+        )
     else:
-        rows, index = where(tables["iterates"], model=case.name, algorithm=learner), "iteration"
-        spread = 0.0
+        rows = where(tables["iterates"], model=case.name, algorithm=learner)
+        index, spread = "iteration", 0.0
     found = {}
-    for k, mean, error in zip(rows[index], rows["mean"], rows["error"], strict=True):
-        found[int(k)] = Estimate(float(mean), math.hypot(float(error), spread * float(mean)), 0)
+    for k in np.unique(rows[index]):
+        means, prompts = (rows[name][rows[index] == k].astype(float) for name in ("mean", "error"))
+        mean = means.mean()
+        own = means.std(ddof=1) if spread and len(means) > 1 else 0.0
+        of_seeds = max(own, spread * mean) / math.sqrt(len(means))
+        # Every seed answered the same prompts: theirs is an error that more seeds do not lower.
+        found[int(k)] = Estimate(float(mean), math.hypot(prompts.mean(), of_seeds), len(means))
     return found
+
+
+def spread_of(tables: Tables, case: Case) -> float:
+    """Between seeds, relative, of all models with the noise of this one."""
+    alike = [other.name for other in cases(tables) if other.noise == case.noise]
+    return seed_spread(tables, "last", alike)
 
 
 def over(a: Estimate, b: Estimate) -> Estimate:
@@ -175,7 +189,7 @@ def better_with_noise(tables: Tables) -> list[Check]:
 
 
 def of(tables: Tables, case: Case, learner: str = MODEL) -> Errors:
-    spread = float(tables["spread"]["last"][0]) if learner == MODEL else 0.0
+    spread = spread_of(tables, case) if learner == MODEL else 0.0
     return errors(tables, case.name, "last", learner=learner, spread=spread)
 
 
@@ -270,14 +284,19 @@ def beside(tables: Tables) -> list[str]:
 
 def draw(tables: Tables) -> Picture:
     noises = list(dict.fromkeys(case.noise for case in cases(tables)))
-    picture = Picture(figsize=(11.0, 3.9))
-    for axes, noise in zip(picture.subplots(1, len(noises)), noises, strict=True):
-        panel(axes, tables, [case for case in cases(tables) if case.noise == noise])
+    picture = Picture(figsize=(11.0, 6.8))
+    grid = picture.subplots(2, len(noises))
+    for axes, below, noise in zip(*grid, noises, strict=True):
+        chosen = [case for case in cases(tables) if case.noise == noise]
+        panel(axes, tables, chosen)
+        names = (case.name for case in chosen)
+        convergence(below, tables, dict(zip(names, COLOURS, strict=False)))
         if noise == 0:
             axes.set_ylim(bottom=1e-8)
         logarithmic(axes, title=f"noise {noise:g}", xlabel="loops or iterations")
-    picture.axes[0].set_ylabel(r"error after all examples / E$\,y^2$")
-    handles = picture.axes[-1].get_legend_handles_labels()
+    grid[0, 0].set_ylabel(r"error after all examples / E$\,y^2$")
+    grid[1, 0].set_ylabel(TRAINING_LOSS)
+    handles = grid[0, -1].get_legend_handles_labels()
     picture.legend(*handles, loc="outside lower center", ncols=6, fontsize=8)
     return picture
 
@@ -316,11 +335,9 @@ def figure5(scale: Scale) -> Numbers:
     options = next(iter(results.values())).experiment.task.options
     d, n = options["d"], options["n"]
     noises = sorted({record.experiment.task.options["noise_std"] for record in results.values()})
-    seeds = together(STUDIES["figure2a"].results(scale), "blocks")
     samples = scale.pick(smoke=40_000, quick=100_000, paper=200_000)
     tables = {
-        **together(results, "blocks", "costs", "loops", "iterates"),
-        "spread": {"last": [seed_spread(seeds, "last")]},
+        **together(results, "blocks", "costs", "loops", "iterates", "training"),
         "contraction": contraction_table(d, n, noises[1:]),
         "limit": limit_table(d, n, noises[-1], samples),
     }
@@ -328,7 +345,7 @@ def figure5(scale: Scale) -> Numbers:
         f"The error after all examples of AlgoFormers on linear regression, d = {d}, n = {n}, "
         "after so many loops, beside gradient descent with the longest safe step of each prompt "
         "and Newton's method (Eq. 4, alpha = 1 / |S S^T|) after so many iterations. Bands are two "
-        "standard errors of prompts, and for AlgoFormer of seeds as in Figure 2 (a): one training "
-        "each. The query's label has no noise."
+        "standard errors, of prompts and for AlgoFormer of seeds. The query's label has no noise. "
+        "Below: the training losses, whose labels have it."
     )
     return Numbers(tables, caption, {"d": d, "n": n, "prompts of the limit": samples})

@@ -46,7 +46,7 @@ def judge(tables: Tables) -> Verdict:
     remarks = []
     for panel, title in TITLES.items():
         own = of_panel(tables, panel)
-        rivals = [name for name in shown(own) if name.startswith("standard")]
+        rivals = [name for name in shown(own) if name.startswith("standard-")]
         printed += [
             replace(c, case=f"{c.case}, {title}") for c in compared(own, "algoformer", rivals)
         ]
