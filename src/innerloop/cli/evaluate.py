@@ -21,14 +21,8 @@ from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import require_readable
-from innerloop.models import (
-    EachPosition,
-    InContext,
-    LinearAttention,
-    Looped,
-    SequenceModel,
-    Translator,
-)
+from innerloop.models import EachPosition, InContext, LinearAttention, Looped, Translator
+from innerloop.models.decoder import SequenceModel
 from innerloop.tables import TextTable
 from innerloop.tasks import NoClosedForm, Translation
 from innerloop.tasks.checks import require_at_least, require_seed

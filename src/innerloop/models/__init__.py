@@ -2,7 +2,7 @@
 
 from innerloop.models.blocks import BlockShape, Start
 from innerloop.models.conventions import AHN, CONVENTIONS, GATMIRY, VON_OSWALD, ZHANG, Convention
-from innerloop.models.decoder import Decoder, SequenceModel, Trace
+from innerloop.models.decoder import Decoder, Trace
 from innerloop.models.decoding import decode, translate
 from innerloop.models.dictionary_attention import DictionaryAttention, block_form_forward
 from innerloop.models.encoder import DictionaryEncoder
@@ -40,7 +40,6 @@ __all__ = [
     "LinearAttention",
     "LinearAttentionWeights",
     "Looped",
-    "SequenceModel",
     "ShiftedGradientDescentWeights",
     "SingleLayerWeights",
     "Start",
