@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from innerloop.algorithms.learner import example_by_example
-from innerloop.benchmarks.timing import seconds
+from innerloop.benchmarks.timing import in_turn, seconds
 from innerloop.models import BlockShape, Decoder, InContext, Looped
 from innerloop.models.gpt2_weights import as_hugging_face
 from innerloop.sequence import TokenSequence
@@ -114,14 +114,16 @@ def training_step(sizes: Sizes = GARG) -> Table:
         table.add_column(column, justify="right")
     batch, decoder = sizes.sequences(), sizes.decoder()
     peak = gemm_peak()
-    times = {"innerloop": seconds(stepper(decoder, batch))}
+    rows = {"innerloop": stepper(decoder, batch)}
+    rows["innerloop"]()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # before there is any other
     table.caption = f"peak memory of the process, with innerloop's alone: {memory:.2f} GiB"
     try:
         theirs = HuggingFace(sizes.decoder())
-        times["Hugging Face, plain loop"] = seconds(stepper(theirs, batch))
+        rows["Hugging Face, plain loop"] = stepper(theirs, batch)
     except ImportError:
         table.caption += "; without transformers, there is no other code to compare with"
+    times = in_turn(rows)
     for name, elapsed in times.items():
         share = sizes.step_flops / elapsed / peak
         table.add_row(
@@ -203,7 +205,7 @@ def loops(sizes: Sizes = ONE_LAYER) -> Table:
         )
     except ImportError:
         table.caption = "without transformers, there is no other code to compare with"
-    times = {name: seconds(step) for name, step in rows.items()}
+    times = in_turn(rows)
     first = next(iter(times.values()))
     for name, elapsed in times.items():
         table.add_row(name, f"{1e3 * elapsed:.0f}", f"{elapsed / first:.2f}")
