@@ -1,12 +1,14 @@
 """Benchmarks run from end to end; what they measure is never asserted."""
 
+from functools import partial
+
 import pytest
 import torch
 from rich.console import Console
 
 from innerloop.benchmarks import BENCHMARKS
 from innerloop.benchmarks.gram_space import forward_forms, operations
-from innerloop.benchmarks.timing import seconds
+from innerloop.benchmarks.timing import in_turn, seconds
 from innerloop.models import GDPlusPlusWeights, GradientDescentWeights
 
 
@@ -14,6 +16,13 @@ def test_timing_is_the_shortest_of_several_calls():
     calls = []
     assert seconds(lambda: calls.append(1), repeats=3) >= 0
     assert len(calls) == 4
+
+
+def test_what_is_compared_is_timed_in_turn():
+    calls = []
+    found = in_turn({name: partial(calls.append, name) for name in "ab"}, repeats=2)
+    assert "".join(calls) == "ababab"
+    assert found.keys() == {"a", "b"}
 
 
 def test_gram_space_is_timed_beside_token_space(capsys):

@@ -277,3 +277,33 @@ def test_an_experiment_that_diverges_says_so_and_keeps_its_last_good_state(tmp_p
     wild = replace(SAMPLED, optimizer="sgd:lr=1e30", clip=None, schedule="constant")
     with pytest.raises(FloatingPointError, match="a smaller learning rate or clipping may help"):
         wild.run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("inject", "truncate", "window", "told"),
+    [
+        (False, True, 2, True),
+        (False, False, 2, False),
+        (False, True, 4, False),
+        (True, True, 2, False),
+    ],
+)
+def test_a_gradient_that_does_not_reach_the_first_layers_is_told(
+    inject, truncate, window, told, tmp_path
+):
+    said = []
+    made = Experiment(
+        f"algoformer:loops=4,width=8,heads=2,inject={str(inject).lower()}",
+        "linear:d=2,n=3,dtype=float32",
+        f"window:batch=2,loops=4,window={window},truncate={str(truncate).lower()}",
+        "adam",
+        steps=1,
+    ).run(tmp_path, notify=said.append)
+    assert any("truncate=false lets it through" in sentence for sentence in said) == told
+    start = made.experiment.build()[0].state_dict()
+    changed = {
+        name
+        for name, weight in made.model.state_dict().items()
+        if "before" in name and not torch.equal(weight, start[name])
+    }
+    assert bool(changed) != told
