@@ -1,6 +1,10 @@
 """Recipes: the parts of an experiment that say how a transformer is trained."""
 
+import io
+from functools import partial
+
 import pytest
+from rich.console import Console
 
 from innerloop.benchmarks import recipes as bench
 from innerloop.experiments import Experiment
@@ -59,6 +63,20 @@ def test_an_error_that_the_published_recipe_never_had_bounds_the_ratio():
     assert bench._ratios([quick] * 3, [slow, never, never], 2.0) == ("< 0.05", "< 0.10")
     assert bench._ratios([never] * 3, [slow] * 3, 2.0) == ("", "")
     assert bench._steps([quick, never, never], last, 2000) == "> 2000"
+
+
+def test_the_table_has_every_recipe_and_its_share_of_the_published_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "PROMPTS", 64)
+    monkeypatch.setattr(bench, "SEEDS", (0,))
+    monkeypatch.setattr(bench, "STEPS", dict.fromkeys(RECIPES, 2))
+    monkeypatch.setattr(bench, "TIMED_STEPS", 1)
+    monkeypatch.setattr(bench, "reached", partial(bench.reached, folder=tmp_path))
+    console = Console(width=120, record=True, file=io.StringIO())
+    bench.run(console)
+    said = " ".join(console.export_text().split())
+    for name in (*bench.TASKS, *RECIPES, "of its time"):
+        assert name in said
+    assert "> 2" in said  # no error falls in two steps
 
 
 def test_a_step_of_more_prompts_takes_longer():
