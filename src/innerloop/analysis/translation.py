@@ -36,7 +36,16 @@ def cross_entropies(
     that of pairs drawn from a larger corpus.
     """
     rows = torch.arange(len(task)) if rows is None else rows.cpu()
-    nats, targets = pair_nats(learner, task, rows, chunk=chunk)
+    return by_origin(task, rows, *pair_nats(learner, task, rows, chunk=chunk))
+
+
+def by_origin(
+    task: Translation,
+    rows: Int[Tensor, " some"],
+    nats: Float[Tensor, " some"],
+    targets: Float[Tensor, " some"],
+) -> dict[str, Estimate]:
+    """Nats per target of all these pairs and of each origin, from what each pair takes."""
     origin = task.origin.cpu()[rows]
     found = {EVERYTHING: _ratio(nats, targets)}
     for number, name in enumerate(task.origins):

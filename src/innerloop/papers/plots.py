@@ -33,6 +33,13 @@ def where(table: Table, **kept: object) -> dict[str, np.ndarray]:
     return {k: v[np.logical_and.reduce(chosen)] if kept else v for k, v in columns.items()}
 
 
+def running_mean(values: np.ndarray, most: int = 10) -> np.ndarray:
+    """The mean of each value and of those before it, `most` in all, from where there are so many:
+    the losses of single batches as a line that can be read."""
+    window = min(most, len(values))
+    return np.convolve(values, np.ones(window) / window, "valid")
+
+
 def history_table(runs: Mapping[str, Sequence[tuple[int, History]]]) -> Table:
     """One row per recorded iteration: which training, seed, step, loss and every distance."""
     columns: dict[str, list[float | int | str]] = {}

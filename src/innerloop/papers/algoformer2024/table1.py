@@ -57,7 +57,6 @@ def tables(records: Mapping[str, Record]) -> Tables:
                 "tokens seen": facts["tokens seen"],
                 "minutes": record.seconds / 60,
                 "entropy of the targets": facts["entropy of the targets"],
-                OTHER: facts[OTHER],
                 ONCE: facts.get(ONCE, float("nan")),
                 "corpus": f"{facts['corpus']} {facts['corpus digest']}",
                 **scores,
@@ -119,7 +118,7 @@ def judge(tables: Tables) -> Verdict:
     return Verdict(
         [cases.check(_named(pair), unlike=_control(pair)) for pair in ORDER],
         missing=_missing(tables, losses),
-        remarks=[*_remarks(tables, losses), *_spoken(tables)],
+        remarks=[*_remarks(tables, losses, unread), *_spoken(tables)],
     )
 
 
@@ -189,7 +188,9 @@ def _missing(tables: Tables, losses: Mapping[str, Losses]) -> str:
     return ""
 
 
-def _remarks(tables: Tables, losses: Mapping[str, Losses]) -> list[str]:
+def _remarks(
+    tables: Tables, losses: Mapping[str, Losses], unread: Mapping[str, Losses]
+) -> list[str]:
     sizes = where(tables["models"])
     found = []
     for name, printed in PRINTED.items():
@@ -199,7 +200,7 @@ def _remarks(tables: Tables, losses: Mapping[str, Losses]) -> list[str]:
             f"token over {len(losses[name].nats)} seeds (printed, on other data: {printed}), "
             f"{sizes['parameters'][chosen][0]:,} parameters, "
             f"{sizes['tokens seen'][chosen][0]:,} tokens seen, "
-            f"{sizes[OTHER][chosen].mean():.3f} {OTHER}{_once(sizes[ONCE][chosen])}, "
+            f"{unread[name].mean:.3f} {OTHER}{_once(sizes[ONCE][chosen])}, "
             f"BLEU {sizes['BLEU'][chosen].mean():.1f}, chrF {sizes['chrF'][chosen].mean():.1f}."
         )
     found.append(

@@ -13,9 +13,10 @@ from functools import partial
 from itertools import islice, product
 
 import torch
+from torch import Tensor
 
 from innerloop.analysis import cross_entropies, greedy_scores, target_entropy
-from innerloop.analysis.translation import EVERYTHING, pair_nats, random_rows
+from innerloop.analysis.translation import EVERYTHING, by_origin, pair_nats, random_rows
 from innerloop.corpora import Corpus, Tokeniser, build_debian
 from innerloop.corpora.build import DEBIAN
 from innerloop.corpora.cleaning import words
@@ -115,7 +116,10 @@ def measure(run: Run) -> dict[str, Table]:
     assert isinstance(training, Translation)
     held_out = validation(run.experiment.task).build(TASKS)
     assert isinstance(held_out, Translation)
-    losses = cross_entropies(model, held_out)
+    rows = torch.arange(len(held_out))
+    said = pair_nats(model, held_out, rows)
+    other = held_out.mismatched()
+    unread = pair_nats(model, other, torch.arange(len(other)))
     return {
         "losses": as_table(
             {
@@ -124,31 +128,27 @@ def measure(run: Run) -> dict[str, Table]:
                 "standard_error": loss.standard_error,
                 "pairs": loss.samples,
             }
-            for name, loss in losses.items()
+            for name, loss in by_origin(held_out, rows, *said).items()
         ),
-        "blocks": _blocks(model, held_out),
+        "blocks": as_table([*_blocks(OWN, *said), *_blocks(OTHER, *unread)]),
         "facts": _facts(run.experiment, model, training, held_out),
         "scores": _scores(model, held_out),
         "translations": _translations(run.experiment, model, held_out),
     }
 
 
-def _blocks(model: Translator, held_out: Translation) -> Table:
-    """Nats and targets of blocks of the held-out pairs, after their sentences and after others:
-    with them, errors of models that answered the same pairs can be compared."""
-    rows = []
-    for sentence, task in ((OWN, held_out), (OTHER, held_out.mismatched())):
-        nats, targets = pair_nats(model, task, torch.arange(len(task)))
-        rows += [
-            {
-                "sentence": sentence,
-                "block": block,
-                "nats": nats[block::BLOCKS].sum().item(),
-                "targets": targets[block::BLOCKS].sum().item(),
-            }
-            for block in range(BLOCKS)
-        ]
-    return as_table(rows)
+def _blocks(sentence: str, nats: Tensor, targets: Tensor) -> list[dict[str, float | str]]:
+    """Nats and targets of blocks of the held-out pairs: with them, errors of models that answered
+    the same pairs can be compared."""
+    return [
+        {
+            "sentence": sentence,
+            "block": block,
+            "nats": nats[block::BLOCKS].sum().item(),
+            "targets": targets[block::BLOCKS].sum().item(),
+        }
+        for block in range(BLOCKS)
+    ]
 
 
 def _facts(
@@ -165,7 +165,6 @@ def _facts(
         "tokens seen": round(experiment.steps * experiment.objective.options["batch"] * fed),
         "entropy of the targets": target_entropy(held_out),
         "log of the vocabulary": math.log(held_out.vocabulary),
-        OTHER: cross_entropies(model, held_out.mismatched())[EVERYTHING].mean,
     }
     if experiment.model.options["loops"] is not None:
         once = cross_entropies(partial(model, loops=1), held_out)

@@ -22,7 +22,7 @@ from innerloop.analysis import Estimate, learning_curve
 from innerloop.experiments import Record
 from innerloop.experiments.records import SHIPPED
 from innerloop.papers.common import generator, mean_log
-from innerloop.papers.plots import as_rows, as_table, where
+from innerloop.papers.plots import as_rows, as_table, running_mean, where
 from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
@@ -234,10 +234,9 @@ def _training(
     """The mean of ten records of the loss, of each training."""
     for n, seed in sorted(set(zip(rows["N"], rows["seed"], strict=True))):
         chosen = (rows["N"] == n) & (rows["seed"] == seed)
-        steps, losses = rows["step"][chosen], rows["loss"][chosen].astype(float)
-        window = min(10, len(losses))
-        smooth = np.convolve(losses, np.ones(window) / window, "valid")
-        axes.plot(steps[window - 1 :], smooth, styles[n], color=colour, linewidth=0.8)
+        smooth = running_mean(rows["loss"][chosen].astype(float))
+        steps = rows["step"][chosen][-len(smooth) :]
+        axes.plot(steps, smooth, styles[n], color=colour, linewidth=0.8)
 
 
 def _mean_and_range(

@@ -10,7 +10,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from innerloop.papers.algoformer2024.trained.measuring import LONGER, MODEL
-from innerloop.papers.plots import where
+from innerloop.papers.plots import running_mean, where
 from innerloop.papers.registry import Tables
 
 BLUE, ORANGE, GREEN, PINK, YELLOW = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00"
@@ -118,10 +118,8 @@ def smoothed(tables: Tables, model: str) -> tuple[np.ndarray, np.ndarray]:
     seeds = len(np.unique(rows["seed"]))
     steps, losses = (rows[k].astype(float).reshape(seeds, -1) for k in ("step", "loss"))
     unit = costs["E target^2"].astype(float).mean()
-    window = min(10, losses.shape[1])
-    mean = np.ones(window) / window
-    smooth = np.array([np.convolve(one / unit, mean, "valid") for one in losses])
-    return steps[0, window - 1 :], smooth
+    smooth = np.array([running_mean(one) for one in losses / unit])
+    return steps[0, -smooth.shape[1] :], smooth
 
 
 def tera(costs: Mapping[str, np.ndarray]) -> float:
