@@ -2,8 +2,8 @@
 
 The error is that of the last prediction of a prompt, as a share of what predicting 0 would have,
 on the same 2,048 fresh prompts for all. Trainings are kept below `runs/bench-recipes`, and found
-again; all of them take more than an hour on one core. The time of a step is of the processor, and is
-measured for all recipes when the table is printed.
+again; all of them take more than an hour on one core. The time of a step is of the processor, and
+is measured for all recipes when the table is printed.
 """
 
 from __future__ import annotations
