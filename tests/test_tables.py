@@ -110,3 +110,12 @@ def test_a_file_of_columns_gives_back_every_number_and_word(rows):
 def test_columns_of_unequal_length_are_an_error():
     with pytest.raises(ValueError, match="zip"):
         as_csv({"a": [1, 2], "b": [1]})
+
+
+def test_rows_that_belong_together_are_set_apart_from_the_next_ones():
+    table = TextTable("", ["", "text"], left=2, together=2)
+    for name in "abcde":
+        table.add(name, name.upper())
+    assert [len(group) for group in table.groups] == [2, 2, 1]
+    lines = ["   text", "-  ----", "a  A", "b  B", "", "c  C", "d  D", "", "e  E"]
+    assert table.render(80) == "\n".join(lines)

@@ -24,6 +24,14 @@ class TextTable:
     rows: list[Sequence[str]] = field(default_factory=list)
     left: int = 1
     """How many columns are words, set to the left; the others are numbers, set to the right."""
+    together: int = 0
+    """So many rows belong together, and are set apart from the next ones; 0: all of them."""
+
+    @property
+    def groups(self) -> list[list[Sequence[str]]]:
+        """The rows that belong together."""
+        size = self.together or max(len(self.rows), 1)
+        return [self.rows[i : i + size] for i in range(0, len(self.rows), size)]
 
     def add(self, *cells: str) -> None:
         if len(cells) != len(self.columns):
@@ -60,7 +68,8 @@ class TextTable:
             return GAP.join(padded).rstrip()
 
         rule = GAP.join("-" * widths[i] for i in chosen)
-        return "\n".join([line(self.columns), rule, *(line(row) for row in self.rows)])
+        groups = ["\n".join(line(row) for row in group) for group in self.groups]
+        return "\n".join([line(self.columns), rule, "\n\n".join(groups)]).rstrip("\n")
 
     def __str__(self) -> str:
         return self.render()

@@ -242,16 +242,43 @@ def test_a_model_that_does_not_read_the_sentence_decides_nothing(tables):
     assert table1.judge(blind).outcome is Outcome.INCONCLUSIVE
 
 
-def test_the_remarks_hold_every_sentence_with_its_reference(tables):
-    remarks = table1.judge(tables).remarks
+def cells(table, row):
+    (found,) = (cells for name, *cells in table.rows if name == row)
+    return dict(zip(table.columns[1:], found, strict=True))
+
+
+def test_the_papers_table_has_what_was_measured_beside_what_is_printed(tables, records):
+    results, _ = table1.tabulate(losses_of(tables, other=5.5, **table1.PRINTED))
+    assert cells(results, "printed, on other data")["looped"] == "4.726"
+    measured = cells(results, "nats for a token, held-out pairs")
+    mean, _, error = measured["looped"].split()
+    assert float(mean) == pytest.approx(4.726 + 0.001 / 2, abs=0.001)
+    # Two seeds that are 0.001 apart: a standard deviation of 0.001/sqrt 2, over the root of 2.
+    assert float(error) == pytest.approx(0.001 / 2, abs=0.0006)
+    losses = [
+        as_rows(records[f"looped-{seed}"].tables["losses"], origin="small") for seed in (0, 1)
+    ]
+    mean = np.mean([row["cross_entropy"] for (row,) in losses])
+    assert cells(results, "of small")["looped"] == f"{mean:.3f}"
+    assert cells(results, "after another sentence")["standard"].startswith("5.50")
+    assert cells(results, "after one loop")["standard"] == ""
+    assert float(cells(results, "after one loop")["AlgoFormer"]) > 0
+    assert set(cells(results, "words without context").values()) == {"6.000"}
+    assert set(cells(results, "seeds").values()) == {"2"}
+    facts = dict(zip(*records["looped-0"].tables["facts"].values(), strict=True))
+    assert cells(results, "parameters")["looped"] == f"{facts['parameters']:,}"
+
+
+def test_every_sentence_stands_with_its_reference_and_all_translations(tables):
+    _, spoken = table1.tabulate(tables)
     rows = as_rows(tables["translations"])
-    assert len({row["sentence"] for row in rows}) == SPOKEN
-    for row in rows:
-        (line,) = (r for r in remarks if r.startswith(row["sentence"]))
-        assert row["reference"] in line
-        assert f"{row['architecture']}: {row['translation']}" in line
-        assert "[small, MIT, as innerloop; " in line
-    assert sum("parameters" in r for r in remarks) == 3
+    assert len(spoken.groups) == len({row["sentence"] for row in rows}) == SPOKEN
+    for group in spoken.groups:
+        text = {name: cell for name, cell in group}
+        chosen = [row for row in rows if row["sentence"] == text["German"]]
+        assert [text[row["architecture"]] for row in chosen] == [r["translation"] for r in chosen]
+        assert {row["reference"] for row in chosen} == {text["reference"]}
+        assert text["from"].startswith("small (MIT, as innerloop); ")
 
 
 def test_the_picture_is_drawn_from_the_tables(tables):
@@ -267,4 +294,4 @@ def test_numbers_come_from_the_records_of_the_scale(records, monkeypatch):
     numbers = table1.numbers(Scale.QUICK)
     assert "Debian" in numbers.caption
     assert numbers.settings["steps"] == table1_trainings.QUICK.steps
-    assert table1.judge(numbers.tables).remarks
+    assert len(table1.tabulate(numbers.tables)) == 2

@@ -21,7 +21,7 @@ from innerloop.report.page import MEANINGS
 from innerloop.reproduction.inside import Inside
 from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError
-from innerloop.tables import as_csv
+from innerloop.tables import TextTable, as_csv
 
 from .conftest import AWKWARD, CORRECTED, PRINTED, check, claim_result, failed, figure_result
 
@@ -409,3 +409,17 @@ def test_what_is_inside_models_is_drawn_with_its_intervals(results, tmp_path):
     text = write_report(results[:1], tmp_path, inside=models).read_text()
     assert "Enlarge what is inside" in text
     assert "toy/two,gd,error,0.4,0.3,0.5" in (tmp_path / "figures/inside-shares.csv").read_text()
+
+
+def test_a_table_to_be_read_is_shown_as_it_is_in_its_groups(tmp_path):
+    table = TextTable("Said", ["", "text"], left=2, together=2)
+    for cells in [("German", AWKWARD), ("standard", "x^2 -> sigma"), ("German", "Ja.")]:
+        table.add(*cells)
+    result = figure_result("ahn2023/figure2", Verdict([check(0.02)]))
+    result = replace(result, entry=replace(result.entry, tabulate=lambda tables: [table]))
+    page = write_report([result], tmp_path).read_text()
+    shown = page.partition("<caption>Said</caption>")[2].partition("</table>")[0]
+    assert shown.count("<tbody>") == 2
+    assert "<td>x^2 -&gt; sigma</td>" in shown
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown

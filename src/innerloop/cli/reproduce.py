@@ -19,7 +19,7 @@ from rich.text import Text
 
 from innerloop import papers, reproduction
 from innerloop.cli.console import console as make_console
-from innerloop.cli.console import say
+from innerloop.cli.console import print_table, say
 from innerloop.cli.retrain import retrain as retrain_all
 from innerloop.experiments import processes
 from innerloop.experiments.devices import usable
@@ -95,6 +95,10 @@ def reproduce(
     results = [by_id[entry.id] for entry in chosen]
     console.print(_verdict_table(results, scale, console.options.ascii_only))
     for result in results:
+        if result.entry.tabulate is not None and result.tables and result.id in ids:
+            for table in result.entry.tabulate(result.tables):
+                print_table(table)
+                console.print()
         if result.verdict.missing:
             say(f"inconclusive: {result.id}: {result.verdict.missing}")
     counts = {outcome: sum(r.outcome == outcome for r in results) for outcome in Outcome}

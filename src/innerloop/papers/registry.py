@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from innerloop.experiments.study import MissingRecords
 from innerloop.index import choose
 from innerloop.papers.verdict import Scale, Verdict
+from innerloop.tables import TextTable
 
 if TYPE_CHECKING:  # slow to import, and needed only by what draws or shows trainings
     from matplotlib.figure import Figure as Picture
@@ -117,6 +118,8 @@ class Entry:
     """A name for what it trains, if another entry shows the same training: measured together."""
     study: Study | None = None
     """The trainings whose records it shows, if they take too long to be made each time."""
+    tabulate: Callable[[Tables], Sequence[TextTable]] | None = None
+    """What a reader should see in rows and columns beside the picture."""
 
     @property
     def kind(self) -> str:
@@ -158,12 +161,13 @@ def figure(
     ours: str = "",
     shares: str = "",
     study: Study | None = None,
+    tabulate: Callable[[Tables], Sequence[TextTable]] | None = None,
 ) -> Callable[[FigureFunction], FigureFunction]:
     """Registers a figure in three parts: numbers from a scale, a verdict and a picture from them.
 
-    `judge` and `draw` see the tables alone: what is judged can be seen, and what is drawn is what
-    was judged. Where a study's trainings have no records yet, nothing is drawn, and the verdict is
-    *inconclusive* with what they would take.
+    `judge`, `draw` and `tabulate` see the tables alone: what is judged can be seen, and what is
+    drawn is what was judged. Where a study's trainings have no records yet, nothing is drawn, and
+    the verdict is *inconclusive* with what they would take.
     """
 
     def register(compute: FigureFunction) -> FigureFunction:
@@ -181,7 +185,12 @@ def figure(
             )
             return Measurement(numbers.tables, numbers.caption, verdict)
 
-        _add(Entry(id, statement, source, compute, measure, draw, formula, ours, shares, study))
+        _add(
+            Entry(
+                *(id, statement, source, compute, measure, draw, formula, ours, shares, study),
+                tabulate=tabulate,
+            )
+        )
         return compute
 
     return register

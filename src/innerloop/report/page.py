@@ -23,7 +23,7 @@ from innerloop.report.provenance import provenance
 from innerloop.reproduction.inside import Inside
 from innerloop.reproduction.reproduce import Result
 from innerloop.runs import OutputError, writable_folder, write_atomic
-from innerloop.tables import as_csv
+from innerloop.tables import TextTable, as_csv
 
 WIDE = 1.8
 """Figures wider than this many times their height take the whole column."""
@@ -54,6 +54,7 @@ class FigureFiles:
     uri: str
     wide: bool
     downloads: Sequence[Download]
+    to_read: Sequence[TextTable] = ()
 
 
 @dataclass(frozen=True)
@@ -189,9 +190,11 @@ def _write_figures(
         if result.entry.kind == "figure" and result.outcome != Outcome.ERROR and result.tables:
             try:
                 assert result.entry.draw is not None
-                figures[result.id] = _write_figure(
+                files = _write_figure(
                     result.id.replace("/", "-"), result.entry.draw, result.tables, folder
                 )
+                tabulate = result.entry.tabulate or (lambda tables: ())
+                figures[result.id] = replace(files, to_read=tabulate(result.tables))
             except OutputError:
                 raise
             except Exception as error:  # whatever a paper's drawing may raise

@@ -33,6 +33,7 @@ from innerloop.papers.plots import as_rows, as_table, where
 from innerloop.papers.quantity import at_least, measured
 from innerloop.papers.registry import Numbers, Tables, figure
 from innerloop.papers.verdict import Scale, Verdict
+from innerloop.tables import TextTable
 
 PRINTED = {"standard": 4.994, "looped": 4.726, "AlgoFormer": 4.609}
 ORDER = (("standard", "looped"), ("standard", "AlgoFormer"), ("looped", "AlgoFormer"))
@@ -118,7 +119,6 @@ def judge(tables: Tables) -> Verdict:
     return Verdict(
         [cases.check(_named(pair), unlike=_control(pair)) for pair in ORDER],
         missing=_missing(tables, losses),
-        remarks=[*_remarks(tables, losses, unread), *_spoken(tables)],
     )
 
 
@@ -188,49 +188,62 @@ def _missing(tables: Tables, losses: Mapping[str, Losses]) -> str:
     return ""
 
 
-def _remarks(
-    tables: Tables, losses: Mapping[str, Losses], unread: Mapping[str, Losses]
-) -> list[str]:
-    sizes = where(tables["models"])
-    found = []
-    for name, printed in PRINTED.items():
-        chosen = sizes["architecture"] == name
-        found.append(
-            f"{name}: {losses[name].mean:.3f} ± {math.sqrt(losses[name].of_seeds):.3f} nats for a "
-            f"token over {len(losses[name].nats)} seeds (printed, on other data: {printed}), "
-            f"{sizes['parameters'][chosen][0]:,} parameters, "
-            f"{sizes['tokens seen'][chosen][0]:,} tokens seen, "
-            f"{unread[name].mean:.3f} {OTHER}{_once(sizes[ONCE][chosen])}, "
-            f"BLEU {sizes['BLEU'][chosen].mean():.1f}, chrF {sizes['chrF'][chosen].mean():.1f}."
-        )
-    found.append(
-        f"The entropy of held-out tokens without context is {without_context(tables):.3f}."
-    )
-    return found
+def tabulate(tables: Tables) -> list[TextTable]:
+    """The paper's table with what was measured, and what the models say."""
+    return [_results(tables), _spoken(tables)]
 
 
-def _once(losses: np.ndarray) -> str:
-    return "" if np.isnan(losses).any() else f", {losses.mean():.3f} {ONCE}"
+def _results(tables: Tables) -> TextTable:
+    losses, unread = after_own_sentence(tables), after_another_sentence(tables)
+    table = TextTable("Means over seeds, with the standard error of seeds", ["", *PRINTED])
+    table.add("printed, on other data", *map(str, PRINTED.values()))
+    table.add("nats for a token, held-out pairs", *(_with_error(losses[name]) for name in PRINTED))
+    for origin in list(dict.fromkeys(tables["losses"]["origin"]))[1:]:
+        found = (where(tables["losses"], architecture=name, origin=origin) for name in PRINTED)
+        table.add(f"of {origin}", *(f"{rows['cross_entropy'].mean():.3f}" for rows in found))
+    table.add(OTHER, *(_with_error(unread[name]) for name in PRINTED))
+    models = [where(tables["models"], architecture=name) for name in PRINTED]
+    table.add(ONCE, *(_or_none(f"{rows[ONCE].mean():.3f}") for rows in models))
+    table.add("words without context", *[f"{without_context(tables):.3f}"] * len(models))
+    for score in ("BLEU", "chrF"):
+        table.add(score, *(f"{rows[score].mean():.1f}" for rows in models))
+    for size in ("parameters", "tokens seen"):
+        table.add(size, *(f"{rows[size][0]:,}" for rows in models))
+    table.add("seeds", *(str(len(losses[name].nats)) for name in PRINTED))
+    return table
 
 
-def _spoken(tables: Tables) -> list[str]:
+def _with_error(losses: Losses) -> str:
+    return f"{losses.mean:.3f} ± {math.sqrt(losses.of_seeds):.3f}"
+
+
+def _or_none(number: str) -> str:
+    """A standard transformer has no loops."""
+    return "" if number == "nan" else number
+
+
+def _spoken(tables: Tables) -> TextTable:
     """Every held-out sentence, its reference, and what each architecture says."""
     rows = as_rows(tables["translations"])
     sentences = list(dict.fromkeys(row["sentence"] for row in rows))
-    lines = [
-        f"{len(sentences)} held-out sentences with their references, and what the first seed of "
-        "each architecture says, greedily: drawn at random from those of at most "
-        f"{MOST_WORDS} words whose licence lets them be quoted."
-    ]
+    table = TextTable(
+        f"{len(sentences)} held-out sentences, and what the first seed of each architecture says, "
+        f"greedily: drawn at random from those of at most {MOST_WORDS} words whose licence lets "
+        "them be quoted",
+        ["", "text"],
+        left=2,
+        together=3 + len(PRINTED),
+    )
     for sentence in sentences:
-        chosen = [row for row in rows if row["sentence"] == sentence]
-        said = "; ".join(f"{row['architecture']}: {row['translation']}" for row in chosen)
-        first = chosen[0]
-        lines.append(
-            f"{sentence} ({first['reference']}) {said} [{first['source']}, {first['licence']}; "
-            f"{first['shared trigrams']:.0%} of its trigrams in one training sentence]"
-        )
-    return lines
+        said = {r["architecture"]: r for r in rows if r["sentence"] == sentence}
+        first = next(iter(said.values()))
+        table.add("German", sentence)
+        table.add("reference", first["reference"])
+        for name in PRINTED:
+            table.add(name, said[name]["translation"])
+        seen = f"{first['shared trigrams']:.0%} of its trigrams in one training sentence"
+        table.add("from", f"{first['source']} ({first['licence']}); {seen}")
+    return table
 
 
 def draw(tables: Tables) -> Picture:
@@ -270,6 +283,7 @@ def draw(tables: Tables) -> Picture:
     judge=judge,
     draw=draw,
     study=STUDY,
+    tabulate=tabulate,
 )
 def numbers(scale: Scale) -> Numbers:
     """The study's records as tables."""
