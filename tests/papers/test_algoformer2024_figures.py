@@ -24,6 +24,7 @@ from innerloop.papers.algoformer2024.trained import (
 )
 from innerloop.papers.algoformer2024.trained.comparing import Curve, Errors, ratio
 from innerloop.papers.plots import as_rows, where
+from innerloop.papers.quantity import widening
 from innerloop.report import to_mathml
 from innerloop.report.plot_style import drawn
 from tests.mutations.algoformer2024_figures import MUTATIONS
@@ -177,15 +178,16 @@ def test_prompts_that_are_hard_for_both_leave_a_ratio_exact():
 def test_a_model_that_varies_more_than_the_others_counts_with_its_own_spread():
     rows = [
         {"model": model, "seed": seed, "learner": "model", "block": b, "last": level * factor}
-        for model, spread in (("calm", 0.01), ("wild", 0.5))
+        for model, spread in (*((f"calm {i}", 0.01) for i in range(6)), ("wild", 0.5))
         for seed, factor in enumerate((1 - spread, 1, 1 + spread))
         for b, level in enumerate((0.9, 1.1))
     ]
     tables = {"blocks": {key: [row[key] for row in rows] for key in rows[0]}}
     pooled = comparing.seed_spread(tables, "last")
-    assert pooled == pytest.approx(math.sqrt((0.01**2 + 0.5**2) / 2))
+    assert pooled == pytest.approx(widening(14) * math.sqrt((6 * 0.01**2 + 0.5**2) / 7))
     calm, wild = (
-        comparing.errors(tables, model, "last", spread=pooled).spread for model in ("calm", "wild")
+        comparing.errors(tables, model, "last", spread=pooled).spread
+        for model in ("calm 0", "wild")
     )
     assert (calm, wild) == (pytest.approx(pooled), pytest.approx(0.5))
 

@@ -174,7 +174,11 @@ def test_untrained_translators_decide_nothing(tables):
     ],
 )
 def test_the_verdict_is_the_order_that_was_measured(means, outcome, tables):
-    assert table1.judge(losses_of(tables, **means)).outcome is outcome
+    verdict = table1.judge(losses_of(tables, **means))
+    assert verdict.outcome is outcome
+    order = sorted(means, key=means.get)
+    places = [verdict.remarks[0].index(f"{name} {means[name] + 0.0005:.2f}") for name in order]
+    assert places == sorted(places)
 
 
 def test_trainings_on_two_corpora_are_not_compared(tables):

@@ -1,10 +1,14 @@
 """Quantities: the case that must pass and the one that must not, measured by one function."""
 
+import math
+
+import numpy as np
 import pytest
+from scipy import stats
 
 from innerloop.analysis import Estimate
 from innerloop.papers import Outcome, Quantity, Verdict
-from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks, measured
+from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks, measured, once_in, widening
 
 GAP = Quantity("gap", lambda a: abs(a - 1), at_most(0.1, "because"))
 
@@ -64,3 +68,24 @@ def test_checks_stand_every_case_beside_a_near_miss():
     assert pairs == [("a", "c", 0.0), ("b", "c", pytest.approx(0.05))]
     several = checks("number", at_most(1, "because"), {"a": 0.0}, unlike={"b": 2.0, "c": 3.0})
     assert [(check.case, check.control_is) for check in several] == [("a", "b"), ("a", "c")]
+
+
+@pytest.mark.parametrize("freedom", [2, 6, 20])
+def test_four_widened_errors_of_few_values_are_as_rare_as_four_known_ones(freedom):
+    known = math.erfc(4 / math.sqrt(2))
+    assert 2 * stats.t.sf(4 * widening(freedom), freedom) == pytest.approx(known, rel=1e-6)
+
+
+def test_errors_of_few_values_are_exceeded_more_often():
+    assert (once_in(2), once_in(11)) == (17, 479)
+    assert once_in(10**7) == pytest.approx(15_787, rel=1e-3)
+
+
+def test_with_many_values_nothing_is_widened():
+    assert widening(10**6) == pytest.approx(1, abs=1e-4)
+    # Means of three values each, and the deviation that all nine have around their means.
+    values = np.random.default_rng(0).standard_normal((100_000, 3, 3))
+    pooled = np.sqrt(values.var(2, ddof=1).mean(1))
+    error = widening(6) * pooled * math.sqrt(2 / 3)
+    far = np.abs(values[:, 0].mean(1) - values[:, 1].mean(1)) > 4 * error
+    assert far.sum() <= 20  # 6 are expected; without widening some 700

@@ -50,7 +50,7 @@ def compile(
     `innerloop train compiled-gd:loops=3,c=0.3,error=10 --task linear:d=2,n=6 --lr 1e-4`: coarse
     heads (a large c), since fine ones have gradients of 1/c in every loop and break.
 
-    Examples:
+    For example:
       innerloop compile newton --dim 4 --examples 16 --loops 20 -o newton.safetensors
       innerloop evaluate newton.safetensors --task linear --against newton:steps=20
       innerloop compile gd:step_size=0.3,form=refined --dim 4 --loops 100 -o gd.safetensors

@@ -26,7 +26,7 @@ def data(
     Without --files, packages of Debian are fetched with apt-get into the cache (never installed)
     and pairs are read out of them. Once built, it works without a network.
 
-    Examples:
+    For example:
       innerloop data translation
       innerloop data translation --files train.de train.en --validation dev.de dev.en --name iwslt
       innerloop train translator --task translation:corpus=iwslt --recipe adam --batch 32

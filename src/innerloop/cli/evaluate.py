@@ -54,7 +54,7 @@ def evaluate(
     that a model has learned is the one at distance zero. Of a translator, on held-out pairs: the
     cross-entropy for a token of the translation, perplexity, BLEU and chrF.
 
-    Examples:
+    For example:
       innerloop evaluate runs/mine --against ols ridge:penalty=0.1 gd:steps=3
       innerloop evaluate runs/mine --shifts
       innerloop evaluate runs/mine --curve curve.png

@@ -47,7 +47,7 @@ def identify(
     everything is measured on the other half, with 95% intervals. The share of the error is 1 for
     the same algorithm and near 0 for one that is merely as good.
 
-    Examples:
+    For example:
       innerloop identify runs/mine --shifts
       innerloop identify runs/looped --by loop --picture inside.png
       innerloop identify package.module:factory --task linear:d=5,n=20 --candidates ols ridge gd

@@ -35,7 +35,7 @@ class Item(NamedTuple):
 def list_names(names: Names, grep: str = "") -> None:
     """Lists papers, claims, figures, tasks, models, algorithms and records, and where they are.
 
-    Examples:
+    For example:
       innerloop list ahn2023/theorem1
       innerloop list records
 

@@ -36,7 +36,7 @@ def train(
 ) -> None:
     """Trains a model on a task; the same command goes on where an earlier one stopped.
 
-    Examples:
+    For example:
       innerloop train gd:layers=2 --task linear:d=5,n=20,prior=inverse --objective exact
       innerloop train heads:heads=16 --task dictionary:tokens=40,shown=6
       innerloop train dense:layers=3 --task sparse:d=10 --lr 0.003 --schedule warm-up:over=200

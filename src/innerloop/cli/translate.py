@@ -21,7 +21,7 @@ def translate(
 ) -> None:
     """Translates German sentences with a run of the task translation.
 
-    Examples:
+    For example:
       innerloop translate runs/translator "Der Hund schläft im Garten." "Wo ist die Datei?"
       innerloop translate runs/translator "Wählen Sie eine Datei aus." --beams 4
       innerloop translate runs/translator < sentences.txt

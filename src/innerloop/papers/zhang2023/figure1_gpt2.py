@@ -23,7 +23,7 @@ from innerloop.experiments import Record
 from innerloop.experiments.records import SHIPPED
 from innerloop.papers.common import generator, mean_log
 from innerloop.papers.plots import as_rows, as_table, running_mean, where
-from innerloop.papers.quantity import at_least, at_most, checks
+from innerloop.papers.quantity import at_least, at_most, checks, once_in
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.figure1 import COLOURS, error, law
@@ -97,8 +97,17 @@ def judge(tables: Tables) -> Verdict:
         "Against the 1/3 by which c = 1 is judged, errors at c = 4 and 9 are below it too."
     )
     below = all(e("fixed", n, seed, test, n) < 1 / 3 for n, seed in pairs for test in (C4, C9))
-    remarks = [_how_large(e, pairs), *_with_as_many_examples(e, pairs)]
+    remarks = [_how_large(e, pairs), _how_sure(pairs), *_with_as_many_examples(e, pairs)]
     return Verdict(every, remarks=[*remarks, *([unsuccessful] if below else [])])
+
+
+def _how_sure(pairs: Sequence[tuple[int, int]]) -> str:
+    seeds = len({seed for _, seed in pairs})
+    return (
+        f"Standard errors are of {len(pairs)} trainings, and four of them are exceeded by chance "
+        f"once in {once_in(len(pairs) - 1)} checks; where seeds alone are compared, {seeds} of "
+        f"them, once in {once_in(seeds - 1)}."
+    )
 
 
 def ratio_of_tests(e: Error, kind: str, test: str) -> Callable[[int, int], float]:

@@ -2,8 +2,8 @@
 
 "Better" is a lower error, on fresh prompts and over all seeds: the logarithm of the ratio of two
 errors must be below 0 by four standard errors, above 0 by as many it fails, and in between it is
-open. The standard error counts prompts and seeds; it is of logarithms because errors differ between
-seeds by factors, up as much as down.
+open. The standard error counts prompts and seeds, and that few seeds say little of how seeds vary;
+it is of logarithms because errors differ between seeds by factors, up as much as down.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from innerloop.analysis import Estimate
 from innerloop.experiments import Record
 from innerloop.papers.algoformer2024.trained.measuring import MODEL
 from innerloop.papers.plots import as_rows, as_table, where
-from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks
+from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks, widening
 from innerloop.papers.registry import Table, Tables
 from innerloop.papers.verdict import Check
 
@@ -53,7 +53,8 @@ class Errors:
     values: np.ndarray
     """[seeds, blocks]; the same prompts in all rows, and in all learners of a study."""
     spread: float = 0.0
-    """Relative standard deviation between seeds; 0 of what is not trained."""
+    """Relative standard deviation between seeds, as `seed_spread` has it; 0 of what is not
+    trained."""
 
     @property
     def mean(self) -> float:
@@ -95,7 +96,8 @@ def logarithm(of: Estimate) -> Estimate:
 def seed_spread(
     tables: Tables, column: str, models: Sequence[str] = (), *, learner: str = MODEL
 ) -> float:
-    """The relative standard deviation between seeds, pooled over these models, or over all.
+    """The relative standard deviation between seeds, pooled over these models, or over all, and
+    widened for how few they are.
 
     0 if none has several: then the standard error is of prompts alone, and a verdict speaks of the
     trainings that were made.
@@ -105,7 +107,7 @@ def seed_spread(
         means = _values(tables, str(model), learner, column).mean(1)
         squares += float(((means / means.mean() - 1) ** 2).sum())
         freedom += len(means) - 1
-    return math.sqrt(squares / freedom) if freedom else 0.0
+    return widening(freedom) * math.sqrt(squares / freedom) if freedom else 0.0
 
 
 def errors(
