@@ -10,7 +10,7 @@ here works on it all the same.
 The same file serves the command line, which finds the function `factory` by its name:
 
     innerloop evaluate own_model/weights.safetensors --model examples.own_model:factory \\
-        --task linear:d=3,n=20 --against ols zero --curve curve.png
+        --task linear:d=3,n=20,dtype=float32 --against ols zero --curve curve.png
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ corpora     sentence pairs from files and packages
 tasks       distributions over prompts
 algorithms  learners with nothing trained
 models      learners with trained weights
+compiled    learners whose weights a proof wrote
 theory      closed forms and exact expectations
 training    objectives, the training loop, L-BFGS
-analysis    measuring and comparing learners
+analysis    measuring and comparing learners, and which algorithm is inside
 experiments names, and trainings on disk
 papers      every theorem and figure, with a measured verdict
 """

@@ -1,12 +1,15 @@
 """`innerloop train` and then `evaluate`: a dictionary, shifts, pictures, a model of one's own."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from innerloop import index
 from innerloop.analysis import standard_shifts
+from innerloop.cli.subject import opened
 from innerloop.experiments import Record, Run
 from innerloop.experiments.study import RECORDS
 from innerloop.theory.softmax import DictionaryRisk, one_head_floor
@@ -202,7 +205,17 @@ def test_weights_of_a_run_go_into_a_model_that_is_named(command, tmp_path):
     other = ("run/checkpoint.safetensors", "--model", "gd:layers=3", *task)
     assert "holds weights of shapes" in " ".join(command("evaluate", *other, code=2).split())
     missing = " ".join(command("evaluate", "--model", "gd:layers=2", *task, code=2).split())
-    assert "the model gd:layers=2 needs weights" in missing
+    assert "the model gd:layers=2 has learned nothing yet" in missing
+
+
+def test_a_compiled_model_needs_no_weights(command):
+    words = ("--task", "linear:d=2,n=5", "--samples", "50", "--against", "zero")
+    assert losses(command("evaluate", "--model", "compiled-linear-gd:loops=2", *words))
+
+
+def test_every_model_that_is_listed_is_opened_by_its_name():
+    for record in index.trained_models():
+        assert opened(Path(record.name), "cpu").step > 0
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,12 @@ def test_nothing_that_computes_is_imported_to_answer_a_question(arguments, code,
     assert not (HEAVY | also_absent) & set(modules)
 
 
+@pytest.mark.parametrize("name", ["train", "evaluate", "identify", "compile", "data", "translate"])
+def test_the_help_of_a_command_has_its_examples(name, capsys):
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out.count(f"\n  innerloop {name} ") >= 2 - (name == "compile")
+
+
 def test_public_names_are_there_when_asked_for():
     assert {"Prompt", "TokenSequence"} <= set(dir(innerloop))
     assert innerloop.Prompt.__name__ == "Prompt"

@@ -189,6 +189,7 @@ def test_a_corpus_that_is_there_is_shown_and_not_built_again(command, files, tmp
         (("--files", "no.de", "no.en", "--name", "x"), "there is no file no.de"),
         (("--files", "a.de"), "--files needs a --name"),
         (("--validation", "a.de"), "--validation goes with --files"),
+        (("--name", "small", "--rebuild"), "small ships with innerloop, and is not built"),
         (("--name", "other"), "there is no corpus 'other' to show or rebuild"),
     ],
 )

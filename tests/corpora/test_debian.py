@@ -195,6 +195,9 @@ def test_a_catalogue_is_read_in_both_byte_orders():
     big = b"".join(word[::-1] for word in words) + little[60:]
     expected = [("Page", "Seite"), ("File", "Datei")]
     assert list(catalogue(little, "a")) == list(catalogue(big, "a")) == expected
+    for length in (10, 30):
+        with pytest.raises(CorpusError, match=r"x\.mo is a gettext catalogue that was cut short"):
+            list(catalogue(little[:length], "x.mo"))
     with pytest.raises(CorpusError, match=r"x\.mo is no gettext catalogue"):
         list(catalogue(b"nothing of the kind", "x.mo"))
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innerloop.corpora import Corpus, CorpusError, Pair, Tokeniser, build_from_files
+from innerloop.corpora import Corpus, CorpusError, Pair, Tokeniser, build_from_files, store
 from innerloop.corpora.cleaning import FILTERS, TWICE, clean, tidy
 from innerloop.corpora.pairs import read_files
 from innerloop.corpora.split import MOST_SHARED, split, trigrams
 from innerloop.corpora.tokeniser import END, FEWEST, PAD, SPECIAL, TO
+from innerloop.runs import write_atomic
 from tests.corpora.repository import statements
 
 
@@ -122,6 +123,28 @@ def test_pairs_that_cannot_be_written_leave_the_corpus_that_was_there(parallel, 
     assert kept.validation[0].source == "a\x0cb\u2028c\r"
 
 
+def test_a_disk_that_is_full_leaves_the_corpus_that_was_there(parallel, tmp_path, monkeypatch):
+    root = tmp_path / "corpora"
+    made = build_from_files("mine", parallel, root=root)
+    made.tokeniser(300)
+
+    def full(path, text):
+        if path.name == "validation.tsv":
+            raise OSError(28, "No space left on device")
+        write_atomic(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_atomic", full)
+        with pytest.raises(OSError, match="No space left"):
+            replace(made, training=made.training[1:]).save(root)
+    assert Corpus.open("mine", root) == made
+    assert (root / "mine" / "tokeniser-300.json").is_file()
+    assert len(replace(made, training=made.training[1:]).save(root).training) + 1 == len(
+        made.training
+    )
+    assert sorted(path.name for path in (root / "mine").iterdir() if path.is_dir()) == []
+
+
 def test_a_damaged_corpus_is_refused_and_can_be_built_again(parallel, tmp_path):
     root = tmp_path / "corpora"
     build_from_files("mine", parallel, root=root)
@@ -131,7 +154,8 @@ def test_a_damaged_corpus_is_refused_and_can_be_built_again(parallel, tmp_path):
         Corpus.open("mine", root)
     assert Corpus.open(build_from_files("mine", parallel, root=root).name, root).training
     manifest = root / "mine" / "manifest.json"
-    for damaged in ("", "{}", manifest.read_text()[:-7]):
+    without = {**json.loads(manifest.read_text()), "sha256": {}}
+    for damaged in ("", "{}", manifest.read_text()[:-7], json.dumps(without)):
         manifest.write_text(damaged)
         with pytest.raises(CorpusError, match=r"manifest\.json is not as it was written"):
             Corpus.open("mine", root)
@@ -144,6 +168,10 @@ def test_a_corpus_without_a_pair_that_can_be_used_says_what_was_left_out(tmp_pat
         build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
     written(tmp_path, pairs_tsv=f"{GOOD.source}\t{GOOD.target}\n")
     with pytest.raises(CorpusError, match="no training pair is left of 1; some are held out"):
+        build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
+    alike = [f"{GOOD.source[:-1]} {x}.\t{GOOD.target[:-1]} {x}.\n" for x in "abcdefghijklmnopqrstu"]
+    written(tmp_path, pairs_tsv="".join(alike))
+    with pytest.raises(CorpusError, match=r"none of the 21 pairs .* nearly repeats another; give"):
         build_from_files("mine", [tmp_path / "pairs.tsv"], root=tmp_path / "corpora")
 
 

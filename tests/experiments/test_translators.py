@@ -1,6 +1,7 @@
 """Runs of translators: resumed exactly, opened without their corpus, refused on another one."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -73,6 +74,29 @@ def test_a_run_is_not_resumed_or_opened_with_a_corpus_that_was_built_anew(mine, 
     assert open_translator(tmp_path / "run")
     mine()
     assert Run.open(tmp_path / "run").step == 4
+
+
+def test_a_run_goes_on_with_the_same_pairs_whatever_else_is_said_of_them(mine, tmp_path):
+    experiment().run(tmp_path / "run")
+    corpus = Corpus.open("mine")
+    (part,) = corpus.parts
+    replace(corpus, parts=[replace(part, packages=["another 2.0"])]).save()
+    assert Run.open(tmp_path / "run").step == 4
+    assert experiment().run(tmp_path / "run").step == 4
+
+
+def test_a_tokeniser_that_was_damaged_is_refused_and_written_anew_as_is_said(mine, tmp_path):
+    experiment().run(tmp_path / "run")
+    words = tmp_path / "run" / "tokeniser.json"
+    whole = words.read_bytes()
+    words.write_bytes(whole[:50] + b"\xff")
+    with pytest.raises(CheckpointError, match="is no tokeniser any more; remove it, and the same"):
+        open_translator(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"tokeniser\.json is not what the task"):
+        experiment().run(tmp_path / "run")
+    words.unlink()
+    experiment().run(tmp_path / "run")
+    assert words.read_bytes() == whole
 
 
 def test_only_a_run_of_translation_translates(tmp_path):

@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from innerloop.experiments import Spec
+from innerloop.experiments.recipes import RECIPES
 from innerloop.index import catalogue, source
 from innerloop.index.source import NotLiteralError
 
@@ -15,6 +17,8 @@ def test_the_index_describes_the_functions_of_the_catalogue():
     tables = catalogue()
     assert {"tasks", "models", "algorithms"} <= tables.keys()
     for table, items in tables.items():
+        if table == "recipes":
+            continue
         functions = getattr(module, table.upper())
         assert [item.name for item in items] == list(functions)
         for item in items:
@@ -27,8 +31,29 @@ def test_the_index_describes_the_functions_of_the_catalogue():
             settable = [
                 p for p in parameters if p.default is not p.empty or p.kind == p.KEYWORD_ONLY
             ]
-            shown = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in settable]
-            assert list(item.options) == shown, item.name
+            assert list(item.options) == [p.name + default_of(p) for p in settable], item.name
+
+
+def default_of(parameter):
+    value = parameter.default
+    if value is parameter.empty or value is None:
+        return ""
+    return f"={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def test_options_that_are_listed_with_a_default_can_be_typed():
+    module = importlib.import_module("innerloop.experiments.catalogue")
+    for table, kind in (("models", "model"), ("tasks", "task"), ("algorithms", "algorithm")):
+        for item in catalogue()[table]:
+            given = ",".join(option for option in item.options if "=" in option)
+            words = f"{item.name}:{given}" if given else item.name
+            if len(given.split(",")) == len(item.options):  # the others must be given a value
+                assert Spec.parse(kind, words, getattr(module, table.upper())).name == item.name
+
+
+def test_recipes_are_listed_with_what_they_are():
+    found = {item.name: item.description for item in catalogue()["recipes"]}
+    assert found == {name: recipe.about for name, recipe in RECIPES.items()}
 
 
 @pytest.fixture

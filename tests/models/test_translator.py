@@ -148,6 +148,26 @@ def test_the_loss_is_that_of_the_logits_and_so_is_its_gradient(kind, counts, par
         torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-12)
 
 
+def test_the_loss_is_differentiated_by_torch_func_as_well():
+    model, pairs = translator(), random_pairs()
+    parameters = dict(model.named_parameters())
+    by_func = torch.func.grad(
+        lambda weights: torch.func.functional_call(LossOf(model), weights, (pairs,))
+    )({f"model.{name}": value for name, value in parameters.items()})
+    table = parameters["table.weight"]
+    (plain,) = torch.autograd.grad(model.loss(pairs), table)
+    torch.testing.assert_close(by_func["model.table.weight"], plain, rtol=1e-12, atol=0)
+
+
+class LossOf(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pairs):
+        return self.model.loss(pairs)
+
+
 def test_a_word_that_is_next_to_impossible_costs_what_it_should():
     said, table = torch.tensor([[200.0, 0.0]]), torch.eye(2)
     assert vocabulary.mean_nats(said, table, torch.tensor([1])).item() == 200.0
@@ -203,10 +223,25 @@ def test_enough_beams_find_the_best_of_all_translations(seed):
         return logits / ((5 + len(said)) / 6) ** 0.6
 
     ended = [(*said, END) for k in range(3) for said in itertools.product(words, repeat=k)]
-    open_ones = list(itertools.product(words, repeat=3))
-    best = max([*ended, *open_ones], key=score)
-    expected = [token for token in best if token != END]
+    *expected, _ = max(ended, key=score)
     assert decode(model, source, beams=200) == expected
+
+
+def three_or_fours_for_ever(rows):
+    """The logits of a model that says 3 and ends, or, not quite as likely at first, repeats 4."""
+    logits = torch.full((len(rows), 6), -20.0)
+    for row, last in zip(logits, rows[:, -1].tolist(), strict=True):
+        row[{3: END, 4: 4}.get(last, 3)] = 0.0
+        if last not in (3, 4):
+            row[4] = -0.2
+    return logits
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4])
+def test_a_translation_that_ends_is_taken_before_a_repetition_that_does_not(beams, monkeypatch):
+    model = translator(vocabulary=6)
+    monkeypatch.setattr(model, "next_logits", three_or_fours_for_ever)
+    assert decode(model, [5, 5, 5], beams=beams) == [3]
 
 
 def log_probability_of_beginning(model, source, said):

@@ -8,7 +8,15 @@ from scipy import stats
 
 from innerloop.analysis import Estimate
 from innerloop.papers import Outcome, Quantity, Verdict
-from innerloop.papers.quantity import SAMPLING, at_least, at_most, checks, measured, once_in, widening
+from innerloop.papers.quantity import (
+    SAMPLING,
+    at_least,
+    at_most,
+    checks,
+    measured,
+    once_in,
+    widening,
+)
 
 GAP = Quantity("gap", lambda a: abs(a - 1), at_most(0.1, "because"))
 

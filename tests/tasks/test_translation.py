@@ -64,7 +64,9 @@ def test_held_out_pairs_are_a_split_of_their_own():
 
 
 def test_mismatched_rows_have_their_translation_after_another_sentence():
-    other = TASK.mismatched()
+    other, kept = TASK.mismatched()
+    assert [t for _, t in other.texts(range(len(other)))] == [t for _, t in TASK.texts(kept)]
+    assert (other.middles - TASK.middles[kept]).abs().max() <= TASK.middles.sort()[0].diff().max()
     assert len(other) + other.too_long == len(SMALL.training)
     assert len(other) > 0.9 * len(TASK)
     assert (other.lengths - 1).max() <= TASK.n

@@ -14,6 +14,6 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "identify": identify.run,
 }
 LONG = {"recipes"}
-"""Those that take the better part of an hour, and are run if they are named."""
+"""Those that take more than an hour, and are run if they are named."""
 
 __all__ = ["BENCHMARKS", "LONG"]

@@ -17,8 +17,8 @@ def bench(
 
     Args:
         names: which benchmarks: linear, dictionary, sequence, recipes, or identify (what is
-            planted is found; minutes). None means all but recipes, which trains for the better
-            part of an hour.
+            planted is found; minutes). None means all but recipes, which trains for more than an
+            hour.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:

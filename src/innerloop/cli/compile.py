@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import torch
@@ -97,7 +98,7 @@ def compile(
     checkpoint.save(0, model, experiment.optimizer.build(OPTIMIZERS, model), generator, History())
     say(f"{parameter_count(model)} parameters: {output}")
     against = f" --against {found.words}" if found.words else ""
-    say(f"next: innerloop evaluate {output}{against}")
+    say(f"next: innerloop evaluate {quote(str(output))}{against}")
 
 
 def _spec(name: str, options: str, beside: dict[str, Any]) -> Spec:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from innerloop.cli.console import console, say
+from innerloop.cli.console import console, print_table, say
 from innerloop.corpora import Corpus, CorpusError, build_debian, build_from_files, corpora_root
 from innerloop.corpora.build import DEBIAN
-from innerloop.corpora.store import names
+from innerloop.corpora.store import SMALL, names
 from innerloop.tables import TextTable
 
 
@@ -51,6 +51,8 @@ def data(
     elif name == DEBIAN:
         with _progress() as watch:
             corpus = build_debian(watch=watch)
+    elif name == SMALL:
+        raise CorpusError(f"{SMALL} ships with innerloop, and is not built")
     elif name in names():
         raise CorpusError(f"{name} is made of files, and made again from them: give its --files")
     else:
@@ -76,8 +78,7 @@ def _show(corpus: Corpus) -> None:
             part["licence"],
             ", ".join(part["packages"]) or "-",
         )
-    out = console()
-    out.print(table.render(out.width), soft_wrap=True, highlight=False)
+    print_table(table)
     for reason, count in sorted(corpus.left_out.items(), key=lambda item: -item[1]):
         say(f"left out, {reason}: {count}")
     say(f"corpus: {corpus.folder or 'in the package'}")

@@ -15,9 +15,8 @@ from innerloop.algorithms import Learner, answers_or_reason
 from innerloop.cli import evaluate_translator
 from innerloop.cli.console import console, print_table, say
 from innerloop.cli.pictures import require_picture, write_picture
-from innerloop.cli.subject import Subject, opened, subject_of
+from innerloop.cli.subject import Subject, is_compiled, opened, subject_of
 from innerloop.experiments import ALGORITHMS, MODELS, REFERENCES, Spec
-from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.devices import usable
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import require_readable
@@ -212,6 +211,11 @@ def _beside(
     subject: Subject, words: str, samples: int, seed: int, device: str, file: Path | None
 ) -> None:
     """The model and another, loop by loop on the same prompts."""
+    if isinstance(subject.task, Translation):
+        raise ValueError(
+            "--beside compares numbers that models say; a translator says how likely words are, "
+            "and the cross-entropies of two are compared by evaluating each"
+        )
     models: tuple[Any, Any] = (subject.learner, _other(words, subject, device))
     inner = [getattr(model, "model", model) for model in models]
     for model in inner:
@@ -242,12 +246,11 @@ def _beside(
 
 def _other(words: str, subject: Subject, device: str) -> Any:
     """A compiled model by name, made for the task, or one that was saved."""
-    name = words.partition(":")[0]
-    if isinstance(MODELS.get(name), CompiledFactory):
+    if is_compiled(words):
         spec = Spec.parse("model", words, MODELS)
         made = spec.build(MODELS, subject.task, _generator(0, "cpu"))
         return made.to(device, dtype_of(subject.task)).eval()
-    if name in MODELS:
+    if words.partition(":")[0] in MODELS:
         raise ValueError(
             f"--beside takes a compiled model such as compiled-gd:loops=20, a run or a file, got "
             f"{words}, which has learned nothing yet"

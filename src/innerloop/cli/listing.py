@@ -33,7 +33,8 @@ class Item(NamedTuple):
 
 
 def list_names(names: Names, grep: str = "") -> None:
-    """Lists papers, claims, figures, tasks, models, algorithms and records, and where they are.
+    """Lists papers, claims, figures, tasks, models, algorithms, recipes and records, and where they
+    are.
 
     For example:
       innerloop list ahn2023/theorem1

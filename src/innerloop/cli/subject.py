@@ -9,6 +9,7 @@ import torch
 
 from innerloop.algorithms import Learner
 from innerloop.experiments import MODELS, TASKS, Run, Spec, own_learner
+from innerloop.experiments.compiled_models import CompiledFactory
 from innerloop.experiments.experiment import dtype_of
 from innerloop.experiments.kinds import require_readable
 from innerloop.experiments.records import Record
@@ -44,12 +45,22 @@ def subject_of(run: Path | None, task: str | None, model: str | None, device: st
     chosen = moved(spec.build(TASKS), device)
     if model.partition(":")[0] not in MODELS:
         return Subject(own_learner(model, chosen, run, device=device), chosen, spec, model)
+    if run is None and not is_compiled(model):
+        raise ValueError(
+            f"the model {model} has learned nothing yet: give a run that has, a compiled model, or "
+            "with evaluate a file of weights before --model"
+        )
     made = Spec.parse("model", model, MODELS).build(MODELS, chosen, torch.Generator())
     made = made.to(device, dtype_of(chosen))
     if run is None:
-        raise ValueError(f"the model {model} needs weights: give a file of them before --model")
+        return Subject(made.eval(), chosen, spec, model)
     load_weights(made, read_weights(run), run)
     return Subject(made.eval(), chosen, spec, f"weights of {run}")
+
+
+def is_compiled(model: str) -> bool:
+    """Whether these words name a model whose weights are written, not trained."""
+    return isinstance(MODELS.get(model.partition(":")[0]), CompiledFactory)
 
 
 def trained(run: Path, task: str | None, device: str) -> Subject:
@@ -73,7 +84,7 @@ def trained(run: Path, task: str | None, device: str) -> Subject:
 
 def opened(run: Path, device: str) -> Run:
     """A run on disk, or a record by its name."""
-    if run.exists() or run.suffix:
+    if run.exists() or run.suffix == ".safetensors":
         return Run.open(run, device=device)
     try:
         record = Record.open(str(run), records_of(str(run.parent)))

@@ -46,7 +46,7 @@ def train(
         model: such as gd:layers=3 or gd++:layers=2,loops=4; see `innerloop list models`.
         task: such as linear:d=5,n=20,noise_std=0.1; see `innerloop list tasks`.
         recipe: muon, adam or published: how a transformer is trained, wherever what follows is not
-            given; see `innerloop bench recipes`.
+            given; see `innerloop list recipes`.
         objective: exact (no sampling), wishart (sampled Gram matrices), prompts:batch=1000 (if
             there is no recipe), or positions: every example of a prompt (if there is one).
         steps: optimizer steps in all.

@@ -25,6 +25,7 @@ from innerloop.runs import read_json, write_atomic
 CONFIG = """\
 #clear Acquire::Languages;
 Acquire::Languages {{ {languages} }};
+#clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 #clear DPkg::Post-Invoke;

@@ -104,13 +104,18 @@ def _finished(
         cleaned = len(training)
         training = apart(training, held_out)
         left_out += Counter({NEAR: cleaned - len(training)})
-    for what, pairs in (("training", training), ("validation", held_out)):
-        if not pairs:
-            reasons = ", ".join(f"{count} ({why})" for why, count in left_out.items())
-            raise CorpusError(
-                f"no {what} pair is left of {len(raw)}; "
-                + (f"left out were {reasons}" if reasons else "some are held out")
-            )
+    if not training:
+        reasons = ", ".join(f"{count} ({why})" for why, count in left_out.items())
+        raise CorpusError(
+            f"no training pair is left of {len(raw)}; "
+            + (f"left out were {reasons}" if reasons else "some are held out")
+        )
+    if not held_out:
+        raise CorpusError(
+            f"none of the {len(training)} pairs that are left of {len(raw)} can be held out: a "
+            "tenth of them is less than one, or each nearly repeats another; give held-out pairs "
+            "with --validation"
+        )
     made = Corpus(name, training, held_out, parts, left_out).save(root)
     watch("done", stages, stages)
     return made

@@ -109,7 +109,8 @@ TWICE = "there already"
 def clean(pairs: Iterable[Pair]) -> tuple[list[Pair], Counter[str]]:
     """The pairs that stay, tidied, and how many were left out for which reason.
 
-    Of pairs that share one of their sides, but for case, numbers and punctuation, the first stays.
+    A pair goes if one before it, which may have gone itself, has one of its sides, but for case,
+    numbers and punctuation.
     """
     kept: list[Pair] = []
     left_out: Counter[str] = Counter()

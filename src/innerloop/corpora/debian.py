@@ -103,7 +103,7 @@ ANNOTATION = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|/[A-Z]+/|<[^<>]*>|\([^()]*\)")
 
 
 def dictionary_sentences(packages: Packages) -> Sides:
-    """Examples of use that are whole sentences: `word | An example. :: word | Ein Beispiel.`"""
+    """Examples of use that are whole sentences: `Wort | Ein Beispiel. :: word | An example.`"""
     for _, content in packages.files("trans-de-en", "/de-en"):
         for line in content.decode("utf-8", errors="replace").splitlines():
             german, found, english = line.partition(" :: ")
@@ -148,10 +148,12 @@ def catalogue(content: bytes, path: str) -> Iterator[tuple[str, str]]:
         for length, start in struct.iter_unpack(f"{order}2I", content[table : table + 8 * count]):
             yield content[start : start + length].decode("utf-8", errors="replace")
 
-    count, originals, translations = struct.unpack_from(f"{order}3I", content, 8)
-    for original, translation in zip(
-        texts(originals, count), texts(translations, count), strict=True
-    ):
+    try:
+        count, originals, translations = struct.unpack_from(f"{order}3I", content, 8)
+        pairs = list(zip(texts(originals, count), texts(translations, count), strict=True))
+    except (struct.error, ValueError) as error:
+        raise CorpusError(f"{path} is a gettext catalogue that was cut short") from error
+    for original, translation in pairs:
         text = original.rpartition("\x04")[2]
         if text and "\0" not in text + translation:  # no header, and no plural forms
             yield text, translation

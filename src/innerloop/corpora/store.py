@@ -96,17 +96,23 @@ class Corpus:
     def save(self, root: Path | None = None) -> Corpus:
         """Writes it, the manifest last: a corpus without one is not there."""
         folder = (corpora_root() if root is None else root) / self.name
-        # First of all, since pairs that cannot be written must not cost the corpus that is there.
         texts = {split: _as_text(getattr(self, split)) for split in SPLITS}
+        digests = {
+            split: hashlib.sha256(text.encode()).hexdigest() for split, text in texts.items()
+        }
+        manifest = {**self.manifest, "built": date.today().isoformat(), "sha256": digests}
+        files = {f"{split}.tsv": text for split, text in texts.items()}
+        files[MANIFEST] = json.dumps(manifest, indent=1, ensure_ascii=False)
+        # Aside first: what cannot be written must not cost the corpus that is there.
+        aside = folder / ".new"
+        for name, text in files.items():
+            write_atomic(aside / name, text)
         (folder / MANIFEST).unlink(missing_ok=True)
         for old in folder.glob("tokeniser-*.json"):
             old.unlink()
-        digests = {}
-        for split, text in texts.items():
-            write_atomic(folder / f"{split}.tsv", text)
-            digests[split] = hashlib.sha256(text.encode()).hexdigest()
-        manifest = {**self.manifest, "built": date.today().isoformat(), "sha256": digests}
-        write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+        for name in files:
+            (aside / name).replace(folder / name)
+        aside.rmdir()
         return Corpus.open(self.name, root)
 
     @classmethod
@@ -124,6 +130,8 @@ class Corpus:
         file = root / name / MANIFEST
         manifest = read_json(file)
         if not isinstance(manifest, dict) or not manifest.keys() >= WRITTEN:
+            raise _damaged(file)
+        if not isinstance(manifest["sha256"], dict) or not manifest["sha256"].keys() >= {*SPLITS}:
             raise _damaged(file)
         return _opened(root / name, json.dumps(manifest), _stamp(root / name))
 

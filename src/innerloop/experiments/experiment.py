@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -283,11 +284,19 @@ def _require_files(folder: Path, task: Task) -> None:
     """Refuses a run whose task is no longer what it was: numbers would mean other words."""
     for name, text in getattr(task, "files", {}).items():
         file = folder / name
-        if file.is_file() and file.read_text(encoding="utf-8") != text:
+        kept = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else text
+        if _known_by(kept) != _known_by(text):
             raise CheckpointError(
                 f"{file} is not what the task {type(task).__name__} has now: the run belongs to "
                 "data that has been built anew since; train in another folder"
             )
+
+
+def _known_by(text: str) -> str:
+    """The digest that a file has of what it speaks of, or else the whole file."""
+    with suppress(ValueError, TypeError, KeyError):
+        return str(json.loads(text)["digest"])
+    return text
 
 
 def dtype_of(task: Task) -> torch.dtype:

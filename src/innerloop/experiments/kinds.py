@@ -24,7 +24,8 @@ IN_WORDS = {
 """What tasks sample; a task of the user's own may sample anything else with `targets`."""
 
 READERS = {
-    TokenSequence: "a transformer such as gpt2 and the algorithms zero and feature-ridge",
+    TokenSequence: "a transformer such as gpt2 and the algorithms zero, feature-ridge and "
+    "feature-gd",
     SentencePairs: "the model translator and the algorithms zero and unigram",
 }
 """Who reads what is no prompt."""
@@ -65,8 +66,8 @@ def of_prompts(
         readers = READERS.get(kind_of(task))
         if readers is not None:
             raise ValueError(
-                f"{factory.__name__.replace('_', '-')} reads prompts of examples and queries, and "
-                f"{type(task).__name__} samples {samples(task)}; {readers} read those"
+                f"{type(task).__name__} samples {samples(task)}, and what is asked for reads "
+                f"prompts of examples and queries; {readers} read those"
             )
         return factory(task, *given, **options)
 

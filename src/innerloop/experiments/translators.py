@@ -68,8 +68,8 @@ def open_translator(path: Path | str) -> tuple[Translator, Tokeniser]:
     tokeniser = Tokeniser(words.read_text(encoding="utf-8", errors="replace"))
     if not tokeniser.readable:
         raise CheckpointError(
-            f"{words} is no tokeniser any more; training the run again, with the same command, "
-            "writes it anew"
+            f"{words} is no tokeniser any more; remove it, and the same command that trained the "
+            "run writes it anew"
         )
     # Of the task, the model is told the numbers of tokens alone: any pair will do.
     one = Corpus("none", [Pair("a", "b", "none")], [], [Part("none", "")], {})

@@ -2,7 +2,8 @@
 
 The catalogue is a few modules with tables such as `MODELS = {"gd": gd, ...}`. A table's values are
 functions, defined there or imported: the docstring says what the name stands for, and arguments
-with a default or after the star are its options. A dictionary of tuples is no table.
+with a default or after the star are its options. Or they are objects made there, such as a
+recipe, whose first argument says it. A dictionary of tuples is no table.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from functools import cache
 
 from innerloop.index.source import Module, NotLiteralError, definition, read
 
-CATALOGUE = tuple(
-    f"innerloop.experiments.named_{kind}"
-    for kind in ("tasks", "models", "algorithms", "candidates", "training")
+CATALOGUE = (
+    *(
+        f"innerloop.experiments.named_{kind}"
+        for kind in ("tasks", "models", "algorithms", "candidates", "training")
+    ),
+    "innerloop.experiments.recipes",
 )
 
 
@@ -61,6 +65,10 @@ def _tables(module: Module) -> dict[str, tuple[CatalogueItem, ...]]:
 
 
 def _item(key: ast.expr | None, value: ast.expr, module: Module) -> CatalogueItem:
+    if key is not None and isinstance(value, ast.Call):
+        name = module.literal(key, "a name in the catalogue")
+        about = module.literal(value.args[0], "what a name of the catalogue stands for")
+        return CatalogueItem(name, about, (), module.file, value.lineno)
     found = definition(value.id, module) if isinstance(value, ast.Name) else None
     if key is None or found is None:
         place = f"{module.file}:{value.lineno}"
@@ -79,14 +87,16 @@ def _options(function: ast.FunctionDef) -> tuple[str, ...]:
         *reversed(list(defaults)),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    return tuple(
-        argument.arg if default is None else f"{argument.arg}={_shown(default)}"
-        for argument, default in settable
-    )
+    return tuple(argument.arg + _shown(default) for argument, default in settable)
 
 
-def _shown(default: ast.expr) -> str:
-    """As it is typed on the command line: a string without quotes."""
-    if isinstance(default, ast.Constant):
-        return str(default.value)
-    return ast.unparse(default)
+def _shown(default: ast.expr | None) -> str:
+    """As it is typed on the command line; nothing where None stands for what the task has."""
+    match default:
+        case None | ast.Constant(value=None):
+            return ""
+        case ast.Constant(value=bool() as flag):
+            return f"={str(flag).lower()}"
+        case ast.Constant(value=value):
+            return "=" + str(value)
+    return f"={ast.unparse(default)}"

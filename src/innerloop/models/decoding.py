@@ -22,8 +22,9 @@ def decode(model: Translator, source: Sequence[int], *, beams: int = 1) -> list[
     """The translation of a row of tokens, without its end.
 
     One beam is greedy: always the most likely token. With more, so many beginnings are kept, and
-    of those that end the best is taken by log p / ((5 + length) / 6)^0.6. A translation ends at the
-    latest where the model's positions do, or at twice the sentence and ten more.
+    of those that end the best is taken by log p / ((5 + length) / 6)^0.6. Nothing is said beyond
+    the model's positions, or beyond twice the sentence and ten more: if no beginning ends by then,
+    the best of them is taken as it is.
     """
     if beams < 1:
         raise ValueError(f"beams must be at least 1, got {beams}")
@@ -49,8 +50,8 @@ def decode(model: Translator, source: Sequence[int], *, beams: int = 1) -> list[
         alive = alive[:beams]
         if len(ended) >= beams:
             break
-    if len(ended) < beams:  # no room is left: what has not ended stands as it is
-        ended += [(_normalised(total, said), said) for total, said in alive]
+    if not ended:
+        ended = [(_normalised(total, said), said) for total, said in alive]
     return max(ended, key=lambda one: one[0])[1]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 PART = 256
 """Targets at a time: with a vocabulary of some thousand words, a few megabytes of logits."""
@@ -23,15 +24,18 @@ def mean_nats(
     targets: Int[Tensor, " targets"],
 ) -> Float[Tensor, ""]:
     """The mean of -log softmax(table said_i)[target_i]."""
-    value: Tensor = _MeanNats.apply(said, table, targets)
+    value: Tensor = _MeanNats.apply(said, table, targets)[0]
     return value
 
 
 class _MeanNats(torch.autograd.Function):
-    """The gradient of logits is softmax - onehot, known as soon as they are."""
+    """The gradient of logits is softmax - onehot, known as soon as they are.
+
+    Context and computation are apart, as torch.func asks of a function that it differentiates.
+    """
 
     @staticmethod
-    def forward(ctx: Any, said: Tensor, table: Tensor, targets: Tensor) -> Tensor:
+    def forward(said: Tensor, table: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         by_said, by_table = torch.zeros_like(said), torch.zeros_like(table)
         total = table.new_zeros(())
         for start in range(0, len(said), PART):
@@ -45,11 +49,19 @@ class _MeanNats(torch.autograd.Function):
             share.scatter_add_(-1, chosen, share.new_full((), -1.0).expand_as(chosen))
             by_said[part] = share @ table
             by_table += share.T @ said[part]
-        ctx.save_for_backward(by_said / len(said), by_table / len(said))
-        return total / len(said)
+        return total / len(said), by_said / len(said), by_table / len(said)
 
     @staticmethod
-    def backward(ctx: Any, *outside: Tensor) -> tuple[Tensor, Tensor, None]:
-        (factor,) = outside
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        _, *gradients = output
+        ctx.mark_non_differentiable(*gradients)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*gradients)
+
+    @staticmethod
+    @once_differentiable  # the saved gradients have no graph of their own
+    def backward(ctx: Any, *outside: Tensor | None) -> tuple[Tensor, Tensor, None]:
+        factor, *_ = outside
+        assert factor is not None
         by_said, by_table = ctx.saved_tensors
         return factor * by_said, factor * by_table, None

@@ -124,15 +124,20 @@ class Translation:
         tokens = torch.where(inside, self.tokens[index], PAD)
         return SentencePairs(tokens, self.middles[rows], lengths, self.vocabulary, self.dtype)
 
-    def mismatched(self) -> Translation:
-        """Every translation after the sentence of another pair, of about the same length.
+    def mismatched(self) -> tuple[Translation, list[int]]:
+        """Every translation after the sentence of another pair, of about the same length, and the
+        rows that they are of.
 
         What a translator says of these it says without knowing the sentence: it is a model of
         English. Rows that become too long are left out.
         """
+        if len(self) < 2:
+            raise ValueError(f"there must be another pair, got {len(self)} in all")
         order = self.middles.argsort(stable=True)
+        neighbour = torch.arange(len(order), device=order.device) ^ 1  # two by two
+        neighbour[-1] = min(int(neighbour[-1]), len(order) - 2)  # an odd one, beside the last two
         other = torch.empty_like(order)
-        other[order] = order.roll(1)
+        other[order] = order[neighbour]
         rows, middles, kept = [], [], []
         for row, source in enumerate(other.tolist()):
             before, own = (self.tokens[self.starts[i] : self.starts[i + 1]] for i in (source, row))
@@ -142,7 +147,7 @@ class Translation:
                 middles.append(self.middles[source])
                 kept.append(row)
         lengths = torch.tensor([0, *map(len, rows)], device=order.device)
-        return replace(
+        task = replace(
             self,
             tokens=torch.cat(rows),
             starts=lengths.cumsum(0),
@@ -150,6 +155,7 @@ class Translation:
             origin=self.origin[kept],
             too_long=self.too_long + len(self) - len(rows),
         )
+        return task, kept
 
     def target_frequencies(self) -> Float[Tensor, " vocabulary"]:
         """How often each token is a target, as a share of all targets."""

@@ -118,7 +118,7 @@ def measure(run: Run) -> dict[str, Table]:
     assert isinstance(held_out, Translation)
     rows = torch.arange(len(held_out))
     said = pair_nats(model, held_out, rows)
-    other = held_out.mismatched()
+    other, kept = held_out.mismatched()
     unread = pair_nats(model, other, torch.arange(len(other)))
     return {
         "losses": as_table(
@@ -130,22 +130,26 @@ def measure(run: Run) -> dict[str, Table]:
             }
             for name, loss in by_origin(held_out, rows, *said).items()
         ),
-        "blocks": as_table([*_blocks(OWN, *said), *_blocks(OTHER, *unread)]),
+        "blocks": as_table(
+            [*_blocks(OWN, rows, *said), *_blocks(OTHER, torch.tensor(kept), *unread)]
+        ),
         "facts": _facts(run.experiment, model, training, held_out),
         "scores": _scores(model, held_out),
         "translations": _translations(run.experiment, model, held_out),
     }
 
 
-def _blocks(sentence: str, nats: Tensor, targets: Tensor) -> list[dict[str, float | str]]:
-    """Nats and targets of blocks of the held-out pairs: with them, errors of models that answered
-    the same pairs can be compared."""
+def _blocks(
+    sentence: str, rows: Tensor, nats: Tensor, targets: Tensor
+) -> list[dict[str, float | str]]:
+    """Nats and targets of blocks of the held-out pairs, which stand in these rows: with them,
+    errors of models that answered the same pairs can be compared."""
     return [
         {
             "sentence": sentence,
             "block": block,
-            "nats": nats[block::BLOCKS].sum().item(),
-            "targets": targets[block::BLOCKS].sum().item(),
+            "nats": nats[rows % BLOCKS == block].sum().item(),
+            "targets": targets[rows % BLOCKS == block].sum().item(),
         }
         for block in range(BLOCKS)
     ]

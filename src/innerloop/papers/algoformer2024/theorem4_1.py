@@ -68,10 +68,6 @@ def interval(scale: Scale) -> Verdict:
     )
 
 
-def mean_gram(x: Tensor) -> Tensor:
-    return x.mT @ x / x.shape[1]
-
-
 @claim(
     "algoformer2024/lemmaA.4",
     "One layer with two heads is one step of Newton's iteration",
