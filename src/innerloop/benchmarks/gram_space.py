@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from rich.table import Table
@@ -104,9 +105,9 @@ def _seconds_per_prompt(
         "operation": (lambda: matrix @ matrix, 2 * len(matrix) ** 3)
     }
     for way, predict in _token_space(weights).items():
-        calls[way] = (_loss_and_gradient(weights, predict, few), len(few))
+        calls[way] = (loss_and_gradient(weights, partial(predict, few), few.y_query), len(few))
     for way, predict in gram_space.items():
-        calls[way] = (_loss_and_gradient(weights, predict, many), len(many))
+        calls[way] = (loss_and_gradient(weights, partial(predict, many), many.y_query), len(many))
     best = dict.fromkeys(calls, float("inf"))
     for turn in range(repeats + 1):
         for way, (call, units) in calls.items():
@@ -148,12 +149,14 @@ def _with_fresh_gram(model: LinearAttention) -> Predict:
     return predict
 
 
-def _loss_and_gradient(
-    weights: LinearAttentionWeights, predict: Predict, prompt: Prompt
+def loss_and_gradient(
+    weights: LinearAttentionWeights, predict: Callable[[], Tensor], target: Tensor
 ) -> Callable[[], None]:
+    """What is timed: a squared loss and its gradient in the weights."""
+
     def call() -> None:
         weights.zero_grad()
-        (predict(prompt) - prompt.y_query).square().mean().backward()
+        (predict() - target).square().mean().backward()
 
     return call
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,9 +12,9 @@ from rich.table import Table
 from torch import Tensor
 
 from innerloop import theory
-from innerloop.benchmarks.gram_space import FORMS, LAYERS, D, forward_forms
+from innerloop.benchmarks.gram_space import FORMS, LAYERS, D, forward_forms, loss_and_gradient
 from innerloop.benchmarks.timing import seconds
-from innerloop.models import GradientDescentWeights, LinearAttention, LinearAttentionWeights
+from innerloop.models import GradientDescentWeights, LinearAttention
 from innerloop.tasks import LinearRegression
 from innerloop.training import (
     Ensemble,
@@ -47,16 +46,6 @@ def _generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def _loss_and_gradient(
-    weights: LinearAttentionWeights, predict: Callable[[], Tensor], target: Tensor
-) -> Callable[[], None]:
-    def call() -> None:
-        weights.zero_grad()
-        (predict() - target).square().mean().backward()
-
-    return call
-
-
 def growth() -> Table:
     """How the time after G_0 grows when one of n, d, L is changed; the rest as in the first row."""
     table = Table(title="time of loss and gradient after G_0, relative to n = 20, d = 5, L = 3")
@@ -73,7 +62,7 @@ def growth() -> Table:
             prompt = LinearRegression.isotropic(d, n).sample(2_000, generator=_generator())
             gram, queries = prompt.gram(), prompt.x_query
             predict = partial(model.answer, gram, queries)
-            call = _loss_and_gradient(weights, predict, prompt.y_query)
+            call = loss_and_gradient(weights, predict, prompt.y_query)
             elapsed = seconds(call)
             first.setdefault(name, elapsed)
             cells.append(f"{elapsed / first[name]:.2f}")
