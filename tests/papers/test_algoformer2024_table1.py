@@ -282,7 +282,9 @@ def test_every_sentence_stands_with_its_reference_and_all_translations(tables):
         chosen = [row for row in rows if row["sentence"] == text["German"]]
         assert [text[row["architecture"]] for row in chosen] == [r["translation"] for r in chosen]
         assert {row["reference"] for row in chosen} == {text["reference"]}
-        assert text["from"].startswith("small (MIT, as innerloop); ")
+        share = f"{chosen[0]['shared trigrams']:.0%}"
+        assert text["seen"] == f"{share} of its trigrams in a training sentence"
+    assert spoken.title.endswith("From small (MIT, as innerloop)")
 
 
 def test_the_picture_is_drawn_from_the_tables(tables):

@@ -239,10 +239,11 @@ def _spoken(tables: Tables) -> TextTable:
     """Every held-out sentence, its reference, and what each architecture says."""
     rows = as_rows(tables["translations"])
     sentences = list(dict.fromkeys(row["sentence"] for row in rows))
+    sources = dict.fromkeys(f"{row['source']} ({row['licence']})" for row in rows)
     table = TextTable(
         f"{len(sentences)} held-out sentences, and what the first seed of each architecture says, "
         f"greedily: drawn at random from whole sentences of at most {MOST_WORDS} words whose "
-        "licence lets them be quoted",
+        f"licence lets them be quoted. From {'; '.join(sources)}",
         ["", "text"],
         left=2,
         together=3 + len(PRINTED),
@@ -254,8 +255,7 @@ def _spoken(tables: Tables) -> TextTable:
         table.add("reference", first["reference"])
         for name in PRINTED:
             table.add(name, said[name]["translation"])
-        seen = f"{first['shared trigrams']:.0%} of its trigrams in one training sentence"
-        table.add("from", f"{first['source']} ({first['licence']}); {seen}")
+        table.add("seen", f"{first['shared trigrams']:.0%} of its trigrams in a training sentence")
     return table
 
 
