@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from innerloop.compiled.primitives import MASKED
+from tests.mutations import algoformer2024_figures
 from tests.mutations.mutation import Mutation, after, instead, times
 
 PAPER = "papers.algoformer2024"
@@ -148,6 +149,7 @@ MUTATIONS = (
     Mutation("masks of -1", "compiled.primitives:MASKED", instead(1.0), ids("lemmaA.3")),
 )
 
+MUTATIONS += (*algoformer2024_figures.MUTATIONS, *algoformer2024_figures.TABLE1_MUTATIONS)
 EXCUSED: dict[tuple[str, str], str] = {}
 
 
