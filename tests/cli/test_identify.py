@@ -70,7 +70,7 @@ def test_a_run_and_its_record_are_read_layer_by_layer_and_drawn(command, tmp_pat
         (["ols", "--task", TASK, "--picture", "x.txt"], "must be a .png, .svg or .pdf file"),
         (["zero", "--task", "autoregression", "--shifts"], "samples token sequences"),
         (["ols", "--task", TASK, "--probes", *FEW], "only a model with `trace`"),
-        (["ols", "--task", "autoregression"], "reads prompts of examples and queries"),
+        (["ols", "--task", "autoregression"], "Autoregression samples token sequences, and"),
         (["unigram", "--task", "translation"], "a learner of Translation"),
     ],
 )

@@ -59,13 +59,5 @@ def assert_as_trained(entry: Entry, expected: Outcome, folder: Path) -> None:
     assert drawn(entry.draw, result.tables).svg.lstrip().startswith("<?xml")
 
 
-def assert_waiting(entry: Entry, folder: Path) -> None:
-    """Of a figure whose trainings are not all recorded: no verdict, and what they would take."""
-    result = reproduce(entry, Scale.SMOKE, RunStore(folder))
-    assert result.outcome == Outcome.INCONCLUSIVE
-    assert "have no record" in result.verdict.missing
-    assert "core-hours" in result.verdict.missing
-
-
 def assert_typeset(entry: Entry) -> None:
     assert not entry.formula or "<math" in to_mathml(entry.formula)
