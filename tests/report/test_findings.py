@@ -67,3 +67,15 @@ def test_a_check_that_is_not_there_is_named(result):
 )
 def test_numbers_have_three_digits(value, text):
     assert rounded(value) == text
+
+
+def test_what_is_said_of_translators_is_what_their_table_has(tmp_path):
+    (entry,) = select(["algoformer2024/table1"])
+    result = reproduce(entry, Scale.SMOKE, RunStore(tmp_path))
+    ((_, found),) = findings([result])
+    (finding,) = (f for f in FINDINGS if f.id == entry.id)
+    results, _ = entry.tabulate(result.tables)
+    (row,) = (r for r in results.rows if r[0].startswith("nats for a token"))
+    for cell in row[1:]:
+        assert f"{float(cell.split()[0]):.2f}" in finding.sentence(found)
+    assert "with 43% of its parameters" in finding.sentence(found)

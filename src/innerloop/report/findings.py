@@ -136,6 +136,24 @@ def _decoder_step(result: Result) -> str:
     )
 
 
+def _translators(result: Result) -> str:
+    table = result.tables["losses"]
+    rows = zip(table["architecture"], table["origin"], table["cross_entropy"], strict=True)
+    losses: dict[str, list[float]] = {}
+    for architecture, origin, nats in rows:
+        if origin == "all":
+            losses.setdefault(str(architecture), []).append(float(nats))
+    models = result.tables["models"]
+    parameters = dict(zip(models["architecture"], models["parameters"], strict=True))
+    means = {name: sum(values) / len(values) for name, values in losses.items()}
+    share = float(parameters["AlgoFormer"]) / float(parameters["standard"])
+    return (
+        f"Of held-out German-English pairs a standard transformer has {means['standard']:.2f} nats "
+        f"for a token, AlgoFormer {means['AlgoFormer']:.2f} with {share:.0%} of its parameters, "
+        f"and one layer looped {means['looped']:.2f}."
+    )
+
+
 FINDINGS = (
     Finding(
         "gatmiry2024/figure3",
@@ -172,5 +190,11 @@ FINDINGS = (
         "algoformer2024/lemmaA.5",
         "A decoder can descend at every example, but not as the proof has it.",
         _decoder_step,
+    ),
+    Finding(
+        "algoformer2024/table1",
+        "Translators do not come out in the order that is printed.",
+        _translators,
+        Outcome.FAILS,
     ),
 )
