@@ -1,6 +1,8 @@
 """The recursion whose gradient is written by hand, and what is asked of the gradient elsewhere."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 
 from innerloop.models import GDPlusPlusWeights, LinearAttention, attention_matrix_forward
 from tests.models.forms import FORMS, weights
-from tests.samples import normal, random_prompt, relative_error, seeded
+from tests.samples import normal, random_prompt, seeded
 
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 depths = pytest.mark.parametrize(
@@ -166,18 +168,32 @@ def test_draws_are_the_same_in_every_dtype(form):
         assert torch.equal(one.to(torch.float32), other)
 
 
+COMPILED = """
+import torch
+from innerloop.models import GDPlusPlusWeights, LinearAttention
+from tests.models.forms import weights
+from tests.samples import random_prompt, relative_error
+
+prompt = random_prompt(batch=50, n=6, d=3)
+eager = LinearAttention(weights(GDPlusPlusWeights, d=3, scale=0.1))
+compiled = LinearAttention(eager.weights)
+compiled.compile()
+print(float(relative_error(compiled(prompt), eager(prompt))))
+parameters = list(eager.parameters())
+ours, theirs = (
+    torch.autograd.grad(model(prompt).square().sum(), parameters) for model in (compiled, eager)
+)
+for one, other in zip(ours, theirs, strict=True):
+    print(((one - other).abs().max() / other.abs().max()).item())
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_a_compiled_model_predicts_the_same():
-    prompt = random_prompt(batch=50, n=6, d=3)
-    eager = LinearAttention(weights(GDPlusPlusWeights, d=3, scale=0.1))
-    compiled = LinearAttention(eager.weights)
-    compiled.compile()
-    assert relative_error(compiled(prompt), eager(prompt)) < 1e-12
-    parameters = list(eager.parameters())
-    ours, theirs = (
-        torch.autograd.grad(model(prompt).square().sum(), parameters) for model in (compiled, eager)
-    )
-    for one, other in zip(ours, theirs, strict=True):
-        assert relative_to_largest(one, other) < 1e-12
+    """In a process of its own: checks of shapes and compiled code do not go together."""
+    command = [sys.executable, "-c", COMPILED]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    errors = [float(line) for line in output.split()]
+    assert len(errors) >= 2
+    assert max(errors) < 1e-12
