@@ -1,6 +1,7 @@
 """What the checks of every paper share: seeds, matrices, distances."""
 
 import os
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from innerloop.analysis import Estimate
+from innerloop.papers.quantity import widening
 
 DTYPE = torch.float64
 SEED_BLOCK = int(os.environ.get("INNERLOOP_SEED_BLOCK", "0"))
@@ -37,9 +39,16 @@ def relative(value: Tensor | float, exact: Tensor | float) -> float:
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
+def mean_of_few(values: ArrayLike | Tensor) -> Estimate:
+    """The mean of values that are independent of each other, with its error, which is widened for
+    how few they are."""
+    plain = Estimate.of(torch.as_tensor(values, dtype=DTYPE))
+    return replace(plain, standard_error=widening(plain.samples - 1) * plain.standard_error)
+
+
 def mean_log(ratios: ArrayLike | Tensor) -> Estimate:
-    """The mean logarithm of ratios that are independent of each other, with its error."""
-    return Estimate.of(torch.as_tensor(ratios, dtype=DTYPE).log())
+    """The same of the logarithms of ratios."""
+    return mean_of_few(torch.as_tensor(ratios, dtype=DTYPE).log())
 
 
 def random_rotation(d: int, seed: int) -> Float[Tensor, "d d"]:

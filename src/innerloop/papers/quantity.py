@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 from torch import Tensor
 
 from innerloop.analysis import Estimate
@@ -71,12 +71,6 @@ def widening(freedom: int) -> float:
     """
     tail = math.erfc(SIGMAS / math.sqrt(2)) / 2
     return float(-stdtrit(freedom, tail)) / SIGMAS
-
-
-def once_in(freedom: int) -> int:
-    """In how many checks chance once goes further than SIGMAS standard errors, if they were
-    estimated with so many degrees of freedom and are not widened."""
-    return round(1 / (2 * float(stdtr(freedom, -SIGMAS))))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 SIGMAS = 4.0
 """Standard errors that a sampled number must be away from its tolerance to decide anything. Chance
-goes further once in 16,000 checks, and more often where the error itself is of few values:
-`quantity.widening` makes up for that, and `quantity.once_in` says how often."""
+goes further once in 16,000 checks; an error that is itself of few values is widened for it."""
 
 
 class Scale(StrEnum):

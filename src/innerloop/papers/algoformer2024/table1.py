@@ -215,7 +215,8 @@ def _results(tables: Tables) -> TextTable:
         table.add(f"of {origin}", *(f"{rows['cross_entropy'].mean():.3f}" for rows in found))
     table.add(OTHER, *(_with_error(unread[name]) for name in PRINTED))
     models = [where(tables["models"], architecture=name) for name in PRINTED]
-    table.add(ONCE, *(_or_none(f"{rows[ONCE].mean():.3f}") for rows in models))
+    once = (rows[ONCE].mean() for rows in models)  # a standard transformer has no loops
+    table.add(ONCE, *("" if math.isnan(mean) else f"{mean:.3f}" for mean in once))
     table.add("words without context", *[f"{without_context(tables):.3f}"] * len(models))
     for score in ("BLEU", "chrF"):
         table.add(score, *(f"{rows[score].mean():.1f}" for rows in models))
@@ -228,11 +229,6 @@ def _results(tables: Tables) -> TextTable:
 def _with_error(losses: Losses) -> str:
     error = losses.by_seed.std(ddof=1) / math.sqrt(len(losses.nats))
     return f"{losses.mean:.3f} ± {error:.3f}"
-
-
-def _or_none(number: str) -> str:
-    """A standard transformer has no loops."""
-    return "" if number == "nan" else number
 
 
 def _spoken(tables: Tables) -> TextTable:

@@ -132,7 +132,7 @@ def judge_figure3(tables: Tables) -> Verdict:
     draw=draw_figure3,
 )
 def figure3(scale: Scale) -> Numbers:
-    step, dictionaries = scale.pick(smoke=(10, 10), quick=(5, 16), paper=(1, 20))
+    step, dictionaries = scale.pick(smoke=(10, 16), quick=(5, 16), paper=(1, 20))
     rows = [
         {"N": n, "dictionary": seed, **compare(normal(seed, K, M), n)}
         for seed in range(dictionaries)

@@ -21,9 +21,9 @@ from innerloop.algorithms import LeastSquares
 from innerloop.analysis import Estimate, learning_curve
 from innerloop.experiments import Record
 from innerloop.experiments.records import SHIPPED
-from innerloop.papers.common import generator, mean_log
+from innerloop.papers.common import generator, mean_log, mean_of_few
 from innerloop.papers.plots import as_rows, as_table, running_mean, where
-from innerloop.papers.quantity import at_least, at_most, checks, once_in
+from innerloop.papers.quantity import at_least, at_most, checks
 from innerloop.papers.registry import Numbers, Table, Tables, figure
 from innerloop.papers.verdict import Check, Scale, Verdict
 from innerloop.papers.zhang2023.figure1 import COLOURS, error, law
@@ -83,7 +83,7 @@ def judge(tables: Tables) -> Verdict:
         {test: over(ratio_of_kinds(e, test)) for test in (C4, C9)},
         unlike={"tested on I": over(ratio_of_kinds(e, "I"))},
     )
-    at_nine = Estimate.of(torch.tensor([e("random", n, s, C9, n) for n, s in pairs]).double())
+    at_nine = mean_of_few([e("random", n, s, C9, n) for n, s in pairs])
     squares = where(tables["least squares"], test=C9)["error"][min(n for n, _ in pairs)]
     short_of = checks(
         "error at M = N and c = 9",
@@ -97,17 +97,8 @@ def judge(tables: Tables) -> Verdict:
         "Against the 1/3 by which c = 1 is judged, errors at c = 4 and 9 are below it too."
     )
     below = all(e("fixed", n, seed, test, n) < 1 / 3 for n, seed in pairs for test in (C4, C9))
-    remarks = [_how_large(e, pairs), _how_sure(pairs), *_with_as_many_examples(e, pairs)]
+    remarks = [_how_large(e, pairs), *_with_as_many_examples(e, pairs)]
     return Verdict(every, remarks=[*remarks, *([unsuccessful] if below else [])])
-
-
-def _how_sure(pairs: Sequence[tuple[int, int]]) -> str:
-    seeds = len({seed for _, seed in pairs})
-    return (
-        f"Standard errors are of {len(pairs)} trainings, and four of them are exceeded by chance "
-        f"once in {once_in(len(pairs) - 1)} checks; where seeds alone are compared, {seeds} of "
-        f"them, once in {once_in(seeds - 1)}."
-    )
 
 
 def ratio_of_tests(e: Error, kind: str, test: str) -> Callable[[int, int], float]:
